@@ -52,14 +52,11 @@ func (d *Door) Enter(r *http.Request) (Visitor, error) {
 		return d.Identify(r.Context(), text)
 	}
 	if ticket := ticketOf(r.URL.RawQuery); ticket != "" && d.Tickets != nil {
-		p, grant, err := d.Tickets.Redeem(r.Context(), ticket, r)
-		if err != nil {
-			return Visitor{}, err
-		}
-		if !d.Holds(grant) { // the key that it was given for was taken away meanwhile
+		v, err := d.Tickets.Redeem(r.Context(), ticket, r)
+		if err == nil && !d.Holds(v.Grant) { // the key that it was given for was taken away meanwhile
 			return Visitor{}, ErrTicket
 		}
-		return Visitor{Principal: p, By: "ticket", Grant: grant}, nil
+		return v, err
 	}
 	return Visitor{}, ErrNobody
 }

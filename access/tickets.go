@@ -168,36 +168,27 @@ func ticketError(err error) error {
 }
 
 // Redeem returns whose ticket a text is that comes with a request, and what let them in. It is used up by that, also where it is for
-// something else.
-func (t *Tickets) Redeem(ctx context.Context, text string, r *http.Request) (Principal, Grant, error) {
-	if len(text) != ticketLength || !strings.HasPrefix(text, ticketMark) {
-		return Principal{}, Grant{}, ErrTicket
-	}
-	ticket, ok, err := t.remove(ctx, text)
-	switch {
-	case err != nil:
-		return Principal{}, Grant{}, err
-	case !ok || !time.Now().Before(ticket.Expires) || !ticket.allows(r.Method, r.URL.EscapedPath()):
-		return Principal{}, Grant{}, ErrTicket
-	}
-	return ticket.Principal, ticket.Grant, nil
-}
-
-// remove removes a ticket and returns it: of several who ask at the same time, one gets it. If the answer of the removal is lost, the ticket is
-// used up.
-func (t *Tickets) remove(ctx context.Context, text string) (ticket Ticket, ok bool, err error) {
-	if t.o.Store == nil {
-		return ticket, false, nil
+// something else, or if the answer of the store is lost. Of several who send it at the same time, one gets in.
+func (t *Tickets) Redeem(ctx context.Context, text string, r *http.Request) (Visitor, error) {
+	if t.o.Store == nil || len(text) != ticketLength || !strings.HasPrefix(text, ticketMark) {
+		return Visitor{}, ErrTicket
 	}
 	sum := digest(text)
-	kept, err := t.o.Store.Take(ctx, ticketKey(text), func(kept []byte) bool {
-		return len(kept) >= len(sum) && subtle.ConstantTimeCompare(sum[:], kept[:len(sum)]) == 1
+	stored, err := t.o.Store.Take(ctx, ticketKey(text), func(stored []byte) bool {
+		return len(stored) >= len(sum) && subtle.ConstantTimeCompare(sum[:], stored[:len(sum)]) == 1
 	})
-	if err != nil || kept == nil {
-		return ticket, false, ticketError(err)
+	switch {
+	case err != nil:
+		return Visitor{}, ticketError(err)
+	case stored == nil:
+		return Visitor{}, ErrTicket
 	}
-	if err := json.Unmarshal(kept[len(sum):], &ticket); err != nil { // also if it has an unknown scope
-		return Ticket{}, false, fmt.Errorf("access: invalid ticket: %w", err)
+	var ticket Ticket
+	if err := json.Unmarshal(stored[len(sum):], &ticket); err != nil { // also if it has an unknown scope
+		return Visitor{}, fmt.Errorf("access: invalid ticket: %w", err)
 	}
-	return ticket, true, nil
+	if !time.Now().Before(ticket.Expires) || !ticket.allows(r.Method, r.URL.EscapedPath()) {
+		return Visitor{}, ErrTicket
+	}
+	return Visitor{Principal: ticket.Principal, By: "ticket", Grant: ticket.Grant}, nil
 }

@@ -64,7 +64,7 @@ func TestOneOfManyWhoUseATicketAtOnceGetsIn(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 16 {
 			wg.Go(func() {
-				if _, _, err := tickets.Redeem(context.Background(), text, get("/v1/runs")); err == nil {
+				if _, err := tickets.Redeem(context.Background(), text, get("/v1/runs")); err == nil {
 					in.Add(1)
 				}
 			})
@@ -86,11 +86,11 @@ func TestATicketExpires(t *testing.T) {
 		}
 		late := issue(t, tickets, ann, "/v1/runs")
 		time.Sleep(59 * time.Second)
-		if _, _, err := tickets.Redeem(t.Context(), text, get("/v1/runs")); err != nil {
+		if _, err := tickets.Redeem(t.Context(), text, get("/v1/runs")); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(time.Second)
-		if _, _, err := tickets.Redeem(t.Context(), late, get("/v1/runs")); !errors.Is(err, access.ErrTicket) {
+		if _, err := tickets.Redeem(t.Context(), late, get("/v1/runs")); !errors.Is(err, access.ErrTicket) {
 			t.Error(err)
 		}
 		forever := newTickets(t, access.TicketsOptions{Life: 24 * time.Hour})
@@ -134,10 +134,10 @@ func TestATicketIsForItsPlaceAlone(t *testing.T) {
 				u.Path, u.RawPath = tc.target, ""
 			}
 			r.URL = u
-			if _, _, err := tickets.Redeem(t.Context(), text, r); (err == nil) != tc.ok {
+			if _, err := tickets.Redeem(t.Context(), text, r); (err == nil) != tc.ok {
 				t.Fatal(err)
 			}
-			if _, _, err := tickets.Redeem(t.Context(), text, get(tc.path)); err == nil {
+			if _, err := tickets.Redeem(t.Context(), text, get(tc.path)); err == nil {
 				t.Error("it is good after it was tried elsewhere")
 			}
 		})
@@ -171,11 +171,11 @@ func TestWhatIsNoTicketLetsNobodyIn(t *testing.T) {
 	tickets := newTickets(t, access.TicketsOptions{})
 	good := issue(t, tickets, ann, "/v1/runs")
 	for _, text := range []string{"", "lst_", good[:len(good)-1], good + "a", strings.ToUpper(good), "lst_" + strings.Repeat("a", 32), strings.Repeat("x", 1<<20)} {
-		if p, _, err := tickets.Redeem(t.Context(), text, get("/v1/runs")); !errors.Is(err, access.ErrTicket) || !p.Unknown() {
+		if p, err := tickets.Redeem(t.Context(), text, get("/v1/runs")); !errors.Is(err, access.ErrTicket) || !p.Unknown() {
 			t.Errorf("%.40q: %v %v", text, p, err)
 		}
 	}
-	if _, _, err := tickets.Redeem(t.Context(), good, get("/v1/runs")); err != nil {
+	if _, err := tickets.Redeem(t.Context(), good, get("/v1/runs")); err != nil {
 		t.Error(err)
 	}
 }
@@ -197,7 +197,7 @@ func TestTicketsThatWaitAreBounded(t *testing.T) {
 			t.Error(err)
 		}
 		// One that is used makes room for one, and time for all.
-		if _, _, err := tickets.Redeem(t.Context(), texts[1], get("/v1/runs")); err != nil {
+		if _, err := tickets.Redeem(t.Context(), texts[1], get("/v1/runs")); err != nil {
 			t.Error(err)
 		}
 		issue(t, tickets, ann, "/v1/runs")
@@ -247,7 +247,7 @@ func TestTicketsInMemoryAreThoseThatWait(t *testing.T) {
 					}
 				case step < 85 && len(texts) > 0:
 					text := texts[step%len(texts)]
-					p, _, err := tickets.Redeem(t.Context(), text, get("/x"))
+					p, err := tickets.Redeem(t.Context(), text, get("/x"))
 					if w, there := model[text]; there != (err == nil) || p.Name != w.who {
 						wrong = fmt.Sprintf("%v is redeemed as %q, %v", w, p.Name, err)
 						return
@@ -280,11 +280,11 @@ func TestTicketIsGoodAtAnotherServerWithTheSameStore(t *testing.T) {
 	if secret := text[len(text)-32:]; err != nil || len(kept) != 1 || strings.Contains(fmt.Sprintf("%s", kept), secret) {
 		t.Errorf("the store has %s, %v", kept, err)
 	}
-	p, _, err := other.Redeem(t.Context(), text, get("/v1/runs"))
+	p, err := other.Redeem(t.Context(), text, get("/v1/runs"))
 	if err != nil || p.Role != tool.Operator || p.Scopes.String() != "workflows:team-*" || p.Runs("other") {
 		t.Errorf("%+v %v", p, err)
 	}
-	if _, _, err := one.Redeem(t.Context(), text, get("/v1/runs")); !errors.Is(err, access.ErrTicket) {
+	if _, err := one.Redeem(t.Context(), text, get("/v1/runs")); !errors.Is(err, access.ErrTicket) {
 		t.Error(err)
 	}
 }
@@ -315,7 +315,7 @@ func TestWhileTheStoreIsAwayTicketsAreRefusedWithATime(t *testing.T) {
 	for _, away := range []error{store.ErrAway, fmt.Errorf("lost: %w", store.ErrUnsure)} {
 		tickets := access.NewTickets(access.TicketsOptions{Store: broken{away}})
 		_, _, err := tickets.Issue(t.Context(), access.Visitor{Principal: ann}, http.MethodGet, "/v1/runs")
-		_, _, redeemed := tickets.Redeem(t.Context(), "lst_"+strings.Repeat("a", 46), get("/v1/runs"))
+		_, redeemed := tickets.Redeem(t.Context(), "lst_"+strings.Repeat("a", 46), get("/v1/runs"))
 		for _, err := range []error{err, redeemed} {
 			if refusal, ok := errors.AsType[*access.Refusal](err); !ok || refusal.Status != 503 || refusal.RetryAfter == 0 {
 				t.Errorf("%v", err)
@@ -336,9 +336,9 @@ func ExampleTickets() {
 		panic(err)
 	}
 	request := httptest.NewRequest("GET", "/v1/runs/r1/events?ticket="+text, nil)
-	who, _, err := tickets.Redeem(context.Background(), text, request)
+	who, err := tickets.Redeem(context.Background(), text, request)
 	fmt.Println(who.Name, err)
-	_, _, err = tickets.Redeem(context.Background(), text, request)
+	_, err = tickets.Redeem(context.Background(), text, request)
 	fmt.Println(err)
 	// Output:
 	// ann <nil>

@@ -158,14 +158,6 @@ func (b *Budget) callerPurse(day, caller string) *purse {
 	return b.purse("caller "+day+" "+caller, purse{limit: b.o.Caller, day: day, caller: caller, full: full})
 }
 
-func (b *Budget) runPurse(run string) *purse {
-	return b.purse("run "+run, purse{limit: b.o.Run, full: "this run reached its cost limit, " + dollars(b.o.Run)})
-}
-
-func (b *Budget) sessionPurse(session string) *purse {
-	return b.purse("session "+session, purse{limit: b.o.Session, full: "this session reached its cost limit, " + dollars(b.o.Session)})
-}
-
 // bill is what one attempt at an answer owes.
 type bill struct {
 	budget *Budget
@@ -197,10 +189,10 @@ func (b *Budget) reserve(ctx context.Context, model string, price *Price, req *R
 	defer b.mu.Unlock()
 	l := &bill{budget: b, key: spentKey{today(), t.Caller, model}, price: price, input: req.Tokens()}
 	if b.o.Run > 0 && work != "" {
-		l.purses = append(l.purses, b.runPurse(work))
+		l.purses = append(l.purses, b.purse("run "+work, purse{limit: b.o.Run, full: "this run reached its cost limit, " + dollars(b.o.Run)}))
 	}
 	if b.o.Session > 0 && t.Session != "" {
-		p := b.sessionPurse(t.Session)
+		p := b.purse("session "+t.Session, purse{limit: b.o.Session, full: "this session reached its cost limit, " + dollars(b.o.Session)})
 		p.work, p.spent = work, max(p.spent, before)
 		l.purses = append(l.purses, p)
 	}

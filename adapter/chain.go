@@ -203,16 +203,11 @@ func (h *held) send(c *Chunk, err error) {
 
 // end ends an answer that is complete. It is an error, retryable or not, if it says nothing.
 func (h *held) end(retryable bool) error {
-	if h.silent() {
+	if !h.said && (h.finish == FinishStop || h.finish == FinishLength) { // as if it were complete
 		return empty(h.finish, retryable)
 	}
 	h.flush()
 	return nil
-}
-
-// silent says whether an answer has ended as if it were complete, and said nothing.
-func (h *held) silent() bool {
-	return !h.said && (h.finish == FinishStop || h.finish == FinishLength)
 }
 
 // hasContent reports whether a chunk has more than reasoning.

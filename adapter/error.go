@@ -19,11 +19,6 @@ const (
 	CodeBudget      = "budget_exceeded" // it would cost more than it may; see [Budget]
 )
 
-// Codes lists them.
-func Codes() []string {
-	return []string{CodeInvalid, CodeAuth, CodeRateLimited, CodeUnavailable, CodeTimeout, CodeProtocol, CodeOverloaded, CodeTooLarge, CodeBudget}
-}
-
 // Error is what went wrong between us and a provider. Its text is safe to show: it names no key, no URL and nothing that the
 // provider wrote. What the provider wrote, shortened and with secrets taken out, is in the unwrapped cause, for the log.
 type Error struct {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/internal/backoff"
+	"go.opentelemetry.io/otel/attribute"
 )
 
 // guarded is a model with time limits and retries around it.
@@ -126,7 +127,9 @@ func (q *question) attempt(ctx context.Context, n int) (err error) {
 			return err
 		}
 		defer q.slots.give()
-		a.gotSlot()
+		if waited := time.Since(a.began); waited >= longWait {
+			a.span.SetAttributes(attribute.Float64("lingserve.slot.wait", waited.Seconds()))
+		}
 	}
 	a.observer.Sent()
 	if err := q.pass(ctx, a, money); err != nil {
@@ -144,12 +147,17 @@ func (q *question) pass(ctx context.Context, a *attempt, money *bill) error {
 	ctx, w := newWatch(context.WithValue(ctx, guardKey{}, q.guarded), q.timeouts)
 	defer w.stop()
 	account, h := accountOf(ctx), &q.held
-	chunks, tags := 0, thinking{known: q.thinksFirst()}
-	defer func(before bool) {
-		if tags.known != before {
-			q.setThinksFirst(tags.known)
+	// Whether its last answer began in the middle of thoughts: its server's prompt ends with the tag that begins them.
+	key := q.provider + ":" + q.name + " thinks first"
+	_, known := q.noted.Load(key)
+	chunks, tags := 0, thinking{known: known}
+	defer func() {
+		if tags.known {
+			q.noted.Store(key, true)
+		} else if known {
+			q.noted.Delete(key)
 		}
-	}(tags.known)
+	}()
 	for chunk, err := range q.stream(ctx) {
 		if err != nil {
 			// A limit's error reaches us through the model as the cause of its context, or hidden in its own error.
@@ -244,20 +252,6 @@ func (c *Chunk) size() int {
 // ofRequest says whether a provider refuses what was asked of it, for no reason that is known.
 func ofRequest(e *Error) bool {
 	return (e.Status == http.StatusBadRequest || e.Status == http.StatusUnprocessableEntity) && !e.ContextLength && (e.Code == CodeProtocol || e.Code == CodeInvalid)
-}
-
-// thinksFirst reports whether the model's last answer began in the middle of thoughts: its server's prompt ends with the tag that begins them.
-func (g *guarded) thinksFirst() bool {
-	_, known := g.noted.Load(g.provider + ":" + g.name + " thinks first")
-	return known
-}
-
-func (g *guarded) setThinksFirst(known bool) {
-	if key := g.provider + ":" + g.name + " thinks first"; known {
-		g.noted.Store(key, true)
-	} else {
-		g.noted.Delete(key)
-	}
 }
 
 // guardKey is the context's key of the model that is asked.

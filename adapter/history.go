@@ -144,3 +144,27 @@ func sortResults(messages []Message) {
 		slices.SortStableFunc(messages[i+1:end], func(a, b Message) int { return cmp.Compare(place(a), place(b)) })
 	}
 }
+
+// MediaBehindResults returns messages in which the images and files of tools are in messages of the user behind the results: the message
+// of a result takes none.
+func MediaBehindResults(list []Message) []Message {
+	out := make([]Message, 0, len(list)+1)
+	names := map[string]string{} // of tools, by the id of a call
+	user := Message{Role: User}
+	for i, m := range list {
+		for _, c := range m.ToolCalls {
+			names[c.ID] = c.Name
+		}
+		if m.Role == ToolRole && len(m.Parts) > 0 {
+			user.Parts = append(user.Parts, Part{Type: "text", Text: "Images and files of the tool " + names[m.ToolCallID] + ":"})
+			user.Parts = append(user.Parts, m.Parts...)
+			m.Parts = nil
+		}
+		out = append(out, m)
+		if len(user.Parts) > 0 && (i+1 == len(list) || list[i+1].Role != ToolRole) {
+			out = append(out, user)
+			user.Parts = nil
+		}
+	}
+	return out
+}

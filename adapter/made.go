@@ -67,12 +67,11 @@ func (m *Maker) Take(c *Chunk) int {
 		m.write(PartText, c.Text)
 	}
 	if c.ToolCall != nil {
-		m.at(c.ToolCall.Index)
+		m.part(PartCall, c.ToolCall.Index)
 	}
 	if b := c.Beside; b != nil {
 		m.kept = true
-		p := m.beside(b)
-		p.data = b.Data
+		m.part(b.Type, b.Index).data = b.Data
 		return len(b.Data)
 	}
 	return 0
@@ -86,32 +85,17 @@ func (m *Maker) write(kind, text string) {
 	p.text = append(p.text, text...)
 }
 
-// at returns the part of a call.
-func (m *Maker) at(index int) *making {
-	for i := len(m.parts) - 1; i >= 0; i-- {
-		if p := &m.parts[i]; p.kind == PartCall && p.call == index {
+// part returns the last part of a kind, or that of a call. It adds one where there is none, or where its extra data has ended it.
+func (m *Maker) part(kind string, call int) *making {
+	for i := len(m.parts) - 1; i >= 0 && kind != PartOther; i-- {
+		if p := &m.parts[i]; p.kind == kind && p.call == call {
+			if kind != PartCall && p.data != nil {
+				break
+			}
 			return p
 		}
 	}
-	m.parts = append(m.parts, making{kind: PartCall, call: index})
-	return &m.parts[len(m.parts)-1]
-}
-
-func (m *Maker) beside(b *Beside) *making {
-	switch b.Type {
-	case PartCall:
-		return m.at(b.Index)
-	case PartText, PartReasoning:
-		for i := len(m.parts) - 1; i >= 0; i-- {
-			if p := &m.parts[i]; p.kind == b.Type {
-				if p.data == nil {
-					return p
-				}
-				break
-			}
-		}
-	}
-	m.parts = append(m.parts, making{kind: b.Type})
+	m.parts = append(m.parts, making{kind: kind, call: call})
 	return &m.parts[len(m.parts)-1]
 }
 

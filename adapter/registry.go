@@ -44,10 +44,9 @@ type Registry struct {
 
 	providers map[string]Provider
 
-	noted sync.Map // models of which was told that they refuse histories
+	noted sync.Map // what is known of models: that one begins with thoughts, and which fallbacks were logged
 
-	slotsMu sync.Mutex
-	slots   map[string]*slots // by provider
+	slots sync.Map // *slots, by provider
 }
 
 // Settings are what holds for a provider or a model.

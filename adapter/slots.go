@@ -61,23 +61,13 @@ func (r *Registry) slotsOf(provider string) *slots {
 	if r.Slots.Max <= 0 {
 		return nil
 	}
-	r.slotsMu.Lock()
-	defer r.slotsMu.Unlock()
-	s := r.slots[provider]
-	if s == nil {
-		s = &slots{Slots: r.Slots, provider: provider}
-		if s.Queue == 0 {
-			s.Queue = defaultQueue
-		}
-		if s.Wait <= 0 {
-			s.Wait = defaultWait
-		}
-		if r.slots == nil {
-			r.slots = map[string]*slots{}
-		}
-		r.slots[provider] = s
+	s := &slots{Slots: r.Slots, provider: provider}
+	s.Queue = cmp.Or(s.Queue, defaultQueue)
+	if s.Wait <= 0 {
+		s.Wait = defaultWait
 	}
-	return s
+	stored, _ := r.slots.LoadOrStore(provider, s)
+	return stored.(*slots)
 }
 
 // slots are those of one provider.
@@ -105,7 +95,8 @@ func (s *slots) acquire(ctx context.Context) error {
 		return s.full(0)
 	}
 	got := make(chan struct{})
-	place := s.waiting.Push(callerOf(ctx), got)
+	t := trail.Of(ctx)
+	place := s.waiting.Push(cmp.Or(t.Caller, t.Session, t.Run), got)
 	s.mu.Unlock()
 
 	late := time.NewTimer(s.Wait)
@@ -149,12 +140,6 @@ func (s *slots) giveLocked() {
 		return
 	}
 	s.taken--
-}
-
-// callerOf names the caller whose request it is.
-func callerOf(ctx context.Context) string {
-	t := trail.Of(ctx)
-	return cmp.Or(t.Caller, t.Session, t.Run)
 }
 
 // busyRetry is when to come back where there was no slot. It is not known when one becomes free: answers take seconds.

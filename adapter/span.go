@@ -82,13 +82,6 @@ func (g *guarded) attributes(req *Request, n int) []attribute.KeyValue {
 // longWait is what a request must have waited for its slot so that the span says so.
 const longWait = time.Millisecond
 
-// gotSlot says that the request has waited for its slot.
-func (a *attempt) gotSlot() {
-	if waited := time.Since(a.began); waited >= longWait {
-		a.span.SetAttributes(attribute.Float64("lingserve.slot.wait", waited.Seconds()))
-	}
-}
-
 // saw records a chunk; token reports whether the chunk has a piece of the answer.
 func (a *attempt) saw(c *Chunk, token bool) {
 	if token && !a.tokens {

@@ -18,23 +18,18 @@ type TransportOptions struct {
 	Proxy    string        // the proxy's address, in place of that of the environment; "" is none
 }
 
-var transports = struct {
-	sync.Mutex
-	m map[TransportOptions]*http.Transport
-}{m: map[TransportOptions]*http.Transport{}}
+// transports are those that are in use, by their options.
+var transports sync.Map
 
 // Transport returns the transport that all providers with the same options share, so that their connections are reused. It is
 // sized for thousands of concurrent streams.
 func Transport(o TransportOptions) *http.Transport {
 	o.Connect = limit(o.Connect, defaultConnect)
-	transports.Lock()
-	defer transports.Unlock()
-	t := transports.m[o]
-	if t == nil {
-		t = newTransport(o)
-		transports.m[o] = t
+	t, ok := transports.Load(o)
+	if !ok {
+		t, _ = transports.LoadOrStore(o, newTransport(o))
 	}
-	return t
+	return t.(*http.Transport)
 }
 
 func newTransport(o TransportOptions) *http.Transport {

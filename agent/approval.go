@@ -90,39 +90,26 @@ func (q *Question) fits(a *Answer) bool {
 		(a.Session == "" || q.Session == a.Session) && (a.Turn == "" || q.Turn == a.Turn)
 }
 
-// ask opens a question.
+// ask opens a question. The oldest one that is over is forgotten if there are too many.
 func (qs *questions) ask(q *Question) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
+	if over := slices.IndexFunc(qs.list, func(o *Question) bool { return o.over }); over >= 0 && len(qs.list) >= maxAnswered {
+		qs.list = slices.Delete(qs.list, over, over+1)
+	}
 	qs.list = append(qs.list, q)
 }
 
-// close ends a question; false where it was answered before.
-func (qs *questions) close(q *Question) bool {
+// close ends a question, and forgets it if another process asks it now. It returns false if the question was over before.
+func (qs *questions) close(q *Question, forget bool) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	return qs.end(q)
-}
-
-// end is close for those who hold the lock.
-func (qs *questions) end(q *Question) bool {
-	if q.over {
-		return false
+	if forget {
+		qs.list = slices.DeleteFunc(qs.list, func(o *Question) bool { return o == q })
 	}
+	wasOver := q.over
 	q.over = true
-	if len(qs.list) > maxAnswered {
-		i := slices.IndexFunc(qs.list, func(q *Question) bool { return q.over })
-		qs.list = slices.Delete(qs.list, i, i+1)
-	}
-	return true
-}
-
-// forget removes a question that another process asks now.
-func (qs *questions) forget(q *Question) {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	q.over = true
-	qs.list = slices.DeleteFunc(qs.list, func(o *Question) bool { return o == q })
+	return !wasOver
 }
 
 // answer gives an answer to the question it is for, and returns the question.
@@ -141,7 +128,7 @@ func (qs *questions) answer(a Answer) (*Question, error) {
 		case a.Role < q.Role:
 			return nil, ErrRole
 		}
-		qs.end(q)
+		q.over = true
 		q.answer <- a // there is room: each question ends once
 		return q, nil
 	}
@@ -219,62 +206,54 @@ func (a *Agent) Remembered(ctx context.Context, t *tape.Tape) ([]string, error) 
 	return names, nil
 }
 
-// approve asks the reader of the turn, or the chat, whether a call may run.
-func (a *Agent) approve(ctx context.Context, q tool.Question) (tool.Decision, error) {
-	s := toolContextOf(ctx)
-	r := s.run.root()
+// approve asks the reader of the turn, or the chat, whether a call may run. The error is the denial.
+func (a *Agent) approve(ctx context.Context, t *tool.Tool, c tool.Call) error {
+	of := runOf(ctx)
+	r := of.root()
 	settings, err := r.tape.Settings(r.ctx) // the time of a question that is asked again may be over
 	if err != nil {
-		return tool.Decision{}, err
+		return err
 	}
-	grant := a.fingerprint(q.Tool, r.session)
-	id := r.asks[q.Call.Key]
+	grant := a.fingerprint(t, r.session)
+	id := r.asks[c.Key]
 	repeat := id != ""
 	if !repeat {
-		if remembers(settings[settingApproval+q.Tool.Name], grant) || r.past.approved(q.Tool.Name, q.Call) {
-			return tool.Decision{Approved: true}, nil
+		if remembers(settings[settingApproval+t.Name], grant) || r.past.approved(t.Name, c) {
+			return nil
 		}
-		id = questionID(q.Call.Key, 0)
+		id = questionID(c.Key, 0)
 	}
+	expires, _ := ctx.Deadline()
 	question := &Question{
-		Session: r.session, Turn: r.id, ID: id, Call: q.Call.ID, Subagent: s.run.of, Tool: q.Tool.Name, Arguments: q.Call.Arguments, Expires: q.Expires,
-		Repeat: repeat, Role: q.Tool.Role, grant: grant,
+		Session: r.session, Turn: r.id, ID: id, Call: c.ID, Subagent: of.of, Tool: t.Name, Arguments: c.Arguments, Expires: expires,
+		Repeat: repeat, Role: t.Role, grant: grant,
 		answer: make(chan Answer, 1), written: make(chan error, 1),
 	}
-	if by, ok := r.turn.Envelope().Extra[turn.ExtraApprover].(turn.Approver); ok && (by.None || by.Role < q.Tool.Role) {
-		return tool.Decision{}, r.unattended(question, s, "")
+	if by, ok := r.turn.Envelope().Extra[turn.ExtraApprover].(turn.Approver); ok && (by.None || by.Role < t.Role) {
+		return r.decided(ctx, question, Answer{NoPerson: true}, "")
 	}
 	a.questions.ask(question)
 	defer func() {
-		a.questions.close(question)
+		a.questions.close(question, false)
 		question.Arguments = nil         // the question is remembered without them
 		question.notify(turn.ErrStopped) // for who has answered a turn that has panicked
 	}()
-	if why, ok := r.put(ctx, question, s); !ok {
-		return tool.Decision{}, r.unattended(question, s, why)
+	if why := r.put(ctx, question); why != "" {
+		return r.decided(ctx, question, Answer{NoPerson: true, Reason: why}, "")
 	}
 	select {
 	case answer := <-question.answer:
-		if answer.NoPerson {
-			return tool.Decision{}, r.unattended(question, s, answer.Reason)
-		}
-		return tool.Decision{Approved: answer.Approve, Reason: answer.Reason}, r.decided(question, answer, "", s)
+		return r.decided(ctx, question, answer, "")
 	case <-ctx.Done():
 	}
-	if r.handedOver() {
-		a.questions.forget(question)
-		question.notify(context.Cause(ctx))
-		return tool.Decision{}, context.Cause(ctx)
-	}
-	if !a.questions.close(question) { // the answer came at the same moment, too late
+	if answered := !a.questions.close(question, r.handedOver()); answered && !r.handedOver() { // at the same moment, too late
 		<-question.answer
 		question.notify(ErrAnswered)
 	}
-	why, code := "no answer came in time", ReasonTimeout
 	if r.ctx.Err() != nil {
-		why, code = "the turn ended", ReasonEnded
+		return r.decided(ctx, question, Answer{Reason: "the turn ended"}, ReasonEnded)
 	}
-	return tool.Decision{}, errors.Join(context.Cause(ctx), r.decided(question, Answer{Reason: why}, code, s))
+	return r.decided(ctx, question, Answer{Reason: "no answer came in time"}, ReasonTimeout)
 }
 
 // Reasons of an approval_resolved event without a decision of a person.
@@ -284,37 +263,32 @@ const (
 	ReasonEnded      = "ended"      // the turn ended
 )
 
-// unattended records that a call is not run because no person can approve it, for the reason why, if there is another one. The error is
-// for the model.
-func (r *run) unattended(q *Question, s *toolContext, why string) error {
-	why = cmp.Or(why, "this conversation has no approver")
-	if err := r.decided(q, Answer{Reason: why}, ReasonUnattended, s); err != nil {
-		return err
-	}
-	return &tool.Error{Kind: tool.KindDenied, Message: "the call was not run: " + why}
-}
+// noApprover is the reason of a denial if no person can decide.
+const noApprover = "this conversation has no approver"
 
-// put asks a question. ok is false if no person can answer it; why is the reason, "" if the conversation has no approver.
-func (r *run) put(ctx context.Context, q *Question, s *toolContext) (why string, ok bool) {
+// put asks a question. If no person can answer it, it returns the reason.
+func (r *run) put(ctx context.Context, q *Question) (why string) {
 	if r.turn.Streaming() {
-		s.emit(turn.Event{Kind: ApprovalRequiredEvent, Value: encode(q)})
-		return "", true
+		runOf(ctx).emitFromTool(ctx, turn.Event{Kind: ApprovalRequiredEvent, Value: encode(q)})
+		return ""
 	}
 	e := r.turn.Envelope()
 	if e.ChatID == "" {
-		return "", false
+		return noApprover
 	}
 	arguments, _, _ := q.Shown()
 	text, ok := q.Text()
 	if !ok || !FitsMessage(arguments) {
-		return "its arguments cannot be shown in one message", false
+		return "its arguments cannot be shown in one message"
 	}
-	ask := e.Reply(text)
-	delivered, err := r.turn.Dispatch(ctx, ask)
+	delivered, err := r.turn.Dispatch(ctx, e.Reply(text))
 	if err != nil {
 		r.agent.log.WarnContext(ctx, "cannot ask for approval", "session", r.session, "turn", r.id, "error", adapter.RedactError(err))
 	}
-	return "", delivered
+	if !delivered {
+		return noApprover
+	}
+	return ""
 }
 
 // decision is the data of an event entry of an approval, and the value of an approval_resolved event.
@@ -330,11 +304,15 @@ type decision struct {
 	Reason   string `json:"reason,omitempty"`
 }
 
-// decided records the outcome of a question, and sends it to the reader. code is the reason if no person has decided.
-func (r *run) decided(q *Question, answer Answer, code string, s *toolContext) error {
+// decided records the outcome of a question, and sends it to the reader. code is the reason of the event if no person has decided. The error of a
+// denial is for the model.
+func (r *run) decided(ctx context.Context, q *Question, answer Answer, code string) error {
 	if r.handedOver() {
 		q.notify(context.Cause(r.ctx))
 		return context.Cause(r.ctx) // the other process asks
+	}
+	if answer.NoPerson {
+		answer.Approve, answer.Reason, code = false, cmp.Or(answer.Reason, noApprover), ReasonUnattended
 	}
 	d := decision{
 		ID: q.ID, Call: q.Call, Tool: q.Tool, Decision: "deny", Content: contentHash(q.Tool, q.Arguments), By: answer.By, Reason: answer.Reason,
@@ -347,9 +325,12 @@ func (r *run) decided(q *Question, answer Answer, code string, s *toolContext) e
 		entries = append(entries, tape.NewSetting(settingApproval+q.Tool, q.grant))
 		d.Remember = "session"
 	}
-	_, err := r.append(entries...)
+	err := r.append(entries...)
 	q.notify(err)
+	if err == nil && !answer.Approve {
+		err = d.denial(code == "")
+	}
 	d.Subagent, d.Tool, d.Content, d.By, d.Reason = q.Subagent, "", "", cmp.Or(answer.Name, answer.By), code
-	s.emit(turn.Event{Kind: ApprovalResolvedEvent, Calls: []tool.Call{{ID: q.Call, Name: q.Tool}}, Value: encode(d)})
+	runOf(ctx).emitFromTool(ctx, turn.Event{Kind: ApprovalResolvedEvent, Calls: []tool.Call{{ID: q.Call, Name: q.Tool}}, Value: encode(d)})
 	return err
 }

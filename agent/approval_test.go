@@ -374,7 +374,7 @@ func TestAnswersToWhatIsNotAskedAreErrors(t *testing.T) {
 	if n := a.Waiting(); n != 1 {
 		t.Errorf("%d wait", n)
 	}
-	if !qs.close(q) || qs.close(q) {
+	if !qs.close(q, false) || qs.close(q, false) {
 		t.Error("a question can be closed once")
 	}
 	if _, err := qs.answer(Answer{Session: "s", ID: q.ID, Role: tool.Admin}); !errors.Is(err, ErrAnswered) {
@@ -383,7 +383,7 @@ func TestAnswersToWhatIsNotAskedAreErrors(t *testing.T) {
 	for range 2 * maxAnswered { // what is remembered is bounded
 		more := &Question{Session: "s", Call: "more"}
 		qs.ask(more)
-		qs.close(more)
+		qs.close(more, false)
 	}
 	if len(qs.list) != maxAnswered || len(qs.open("")) != 0 {
 		t.Errorf("%d, %d", len(qs.list), len(qs.open("")))

@@ -24,11 +24,7 @@ func (a *Agent) match(e *turn.Envelope) (command.Match, bool) {
 		return command.Match{}, false
 	}
 	m, ok := a.commands.Match(e.Content)
-	if !ok && e.Kind == turn.KindCommand {
-		name, _ := turn.CommandName(e.Content)
-		return command.Match{Name: name}, true
-	}
-	return m, ok
+	return m, ok || e.Kind == turn.KindCommand
 }
 
 // AnswerAside answers the commands that do not wait for the session's lane.

@@ -23,7 +23,7 @@ type keptMedia struct {
 	Bytes  int    `json:"bytes,omitempty"`
 }
 
-// beside adds the sources and media of a chunk, and sends them to the reader.
+// addExtras adds the sources and media of a chunk, and sends them to the reader.
 func (r *run) addExtras(rep *reply, c *adapter.Chunk) {
 	if c.Citation != nil && len(rep.citations) < maxExtras {
 		rep.citations = append(rep.citations, *c.Citation)
@@ -34,13 +34,11 @@ func (r *run) addExtras(rep *reply, c *adapter.Chunk) {
 	}
 	kept := keptMedia{Type: c.Media.Type, URL: c.Media.URL}
 	if kind, _, ok := adapter.OpenDataURL(c.Media.URL); ok {
-		ctx, cancel := r.write()
-		defer cancel()
-		handle, err := r.tape.PutBlob(ctx, []byte(c.Media.URL))
-		if err != nil {
-			r.agent.log.WarnContext(ctx, "cannot store a model's image or sound", "session", r.session, "error", adapter.RedactError(err))
+		blob, _ := r.putBlob(c.Media.URL)
+		kept = keptMedia{Type: kind, Handle: blob.Handle, Bytes: int(blob.Size)}
+		if blob.Handle != "" {
+			rep.blobs = append(rep.blobs, blob)
 		}
-		kept = keptMedia{Type: kind, Handle: handle, Bytes: len(c.Media.URL)}
 	}
 	rep.media = append(rep.media, kept)
 	r.emit(turn.Event{Kind: turn.MediaEvent, Media: c.Media})
@@ -52,13 +50,7 @@ func (r *reply) extraEntries() (entries []tape.Entry) {
 		entries = append(entries, tape.NewEvent(entryCitations, r.citations))
 	}
 	if len(r.media) > 0 {
-		var kept []tape.Spill
-		for _, m := range r.media {
-			if m.Handle != "" {
-				kept = append(kept, tape.Spill{Handle: m.Handle, Size: int64(m.Bytes)})
-			}
-		}
-		entries = append(entries, tape.NewEvent(entryMedia, r.media).With(tape.Meta{Spill: kept}))
+		entries = append(entries, tape.NewEvent(entryMedia, r.media).With(tape.Meta{Spill: r.blobs}))
 	}
 	return entries
 }

@@ -85,8 +85,9 @@ func (a *Agent) media(ctx context.Context, media []turn.Media) (parts []turn.Par
 }
 
 var (
-	errMediaSize = errors.New("it is too large")
-	errMediaType = errors.New("this kind of media is not known")
+	errMediaSize    = errors.New("it is too large")
+	errMediaType    = errors.New("this kind of media is not known")
+	errMediaAddress = errors.New("it has no address from which media of its kind can be read")
 )
 
 // attach makes a part of one piece.
@@ -94,7 +95,7 @@ func (a *Agent) attach(ctx context.Context, m turn.Media, left int) (turn.Part, 
 	url, size := m.URL, 0
 	switch {
 	case url == "" && m.Fetch == nil:
-		return turn.Part{}, 0, errors.New("there is neither an address nor a way to fetch it")
+		return turn.Part{}, 0, errMediaAddress
 	case url == "":
 		ctx, cancel := context.WithTimeout(ctx, mediaTimeout)
 		defer cancel()
@@ -120,7 +121,7 @@ func (a *Agent) attach(ctx context.Context, m turn.Media, left int) (turn.Part, 
 			return turn.Part{}, 0, errMediaSize
 		}
 	case !strings.HasPrefix(url, "https://") && !strings.HasPrefix(url, "http://"):
-		return turn.Part{}, 0, errors.New("its address is none that a model's server can read")
+		return turn.Part{}, 0, errMediaAddress
 	}
 	switch m.Type {
 	case "image":
@@ -128,16 +129,15 @@ func (a *Agent) attach(ctx context.Context, m turn.Media, left int) (turn.Part, 
 	case "video":
 		return turn.Part{Type: "video_url", VideoURL: &turn.PartURL{URL: url}}, size, nil
 	case "audio":
-		_, data, ok := strings.Cut(url, ";base64,")
-		if !ok {
-			return turn.Part{}, 0, errors.New("sound has to be data")
+		if _, data, ok := strings.Cut(url, ";base64,"); ok {
+			return turn.Part{Type: "input_audio", InputAudio: &turn.InputAudio{Data: data, Format: audioFormat(url)}}, size, nil
 		}
-		return turn.Part{Type: "input_audio", InputAudio: &turn.InputAudio{Data: data, Format: audioFormat(url)}}, size, nil
+		return turn.Part{}, 0, errMediaAddress
 	case "file":
-		if !strings.HasPrefix(url, "data:") {
-			return turn.Part{}, 0, errors.New("a file has to be data")
+		if strings.HasPrefix(url, "data:") {
+			return turn.Part{Type: "file", File: &turn.File{Name: oneLine(m.Name, 100), Data: url}}, size, nil
 		}
-		return turn.Part{Type: "file", File: &turn.File{Name: oneLine(m.Name, 100), Data: url}}, size, nil
+		return turn.Part{}, 0, errMediaAddress
 	}
 	return turn.Part{}, 0, errMediaType
 }

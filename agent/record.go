@@ -47,16 +47,16 @@ func TakeTurn(ctx context.Context, t *tape.Tape, turnID string) (Told, error) {
 }
 
 // WasSteered reports whether a message that came at a time was given to a turn that ran: it is on the tape, and its [tape.Meta] matches.
-func WasSteered(ctx context.Context, t *tape.Tape, came time.Time, match func(tape.Meta) bool) bool {
+func WasSteered(ctx context.Context, t *tape.Tape, came time.Time, match func(tape.Meta) bool) (bool, error) {
 	for e, err := range t.Read(ctx, tape.Query{Kinds: []tape.Kind{tape.KindMessage}, Newest: true}) {
 		if err != nil || e.Date.Before(came.Add(-time.Minute)) { // clocks differ
-			return false
+			return false, err
 		}
 		if m := tape.MetaOf(e); m.Steered && match(m) {
-			return true
+			return true, nil
 		}
 	}
-	return false
+	return false, nil
 }
 
 // record is what a tape has of a turn.
@@ -105,8 +105,7 @@ func readRecord(ctx context.Context, t *tape.Tape, id string) (*record, error) {
 			name, data = eventOf(e)
 		}
 		if name == entryAborted { // by a later turn
-			var d struct{ Turn string }
-			if _ = json.Unmarshal(data, &d); d.Turn == id {
+			if decode[struct{ Turn string }](data).Turn == id {
 				r.Ended, r.status = true, StatusCanceled
 			}
 			continue
@@ -137,9 +136,8 @@ func (r *record) add(e tape.Entry) {
 		IDs                 []string
 		Results             []json.RawMessage
 	}
-	_ = json.Unmarshal(e.Payload, &p) // what cannot be read says nothing
-	var text string
-	_ = json.Unmarshal(p.Content, &text)            // parts are no text
+	_ = json.Unmarshal(e.Payload, &p)               // what cannot be read says nothing
+	text := decode[string](p.Content)               // parts are no text
 	if tape.MetaOf(e).Partial && r.failure == nil { // the turn was about to end
 		r.failure = turn.ErrStopped
 	}
@@ -174,7 +172,7 @@ func (r *record) add(e tape.Entry) {
 			r.handoffs++
 		}
 	case tape.KindError:
-		r.failure = &codedError{p.Kind, p.Message}
+		r.failure = &turn.EventError{Code: p.Kind, Message: p.Message}
 	}
 }
 
@@ -212,33 +210,33 @@ func (r *record) result(id string, value json.RawMessage) {
 	}
 }
 
+// decode reads a value of the tape. What cannot be read is zero: it says nothing.
+func decode[V any](data json.RawMessage) (v V) {
+	_ = json.Unmarshal(data, &v)
+	return v
+}
+
 // event adds an event.
 func (r *record) event(name string, data json.RawMessage) {
-	var list []json.RawMessage
 	switch name {
 	case entryStart:
 		r.Begun = true
 	case entryEnd:
-		var d Ended
-		_ = json.Unmarshal(data, &d)
-		r.Ended, r.status = true, d.Status
+		r.Ended, r.status = true, decode[Ended](data).Status
 	case entryCommand:
 		r.Begun, r.Ended = true, true
-		_ = json.Unmarshal(data, &r.command)
+		r.command = decode[command.Reply](data)
 		r.Text = r.command.Output
 	case entryCitations:
-		_ = json.Unmarshal(data, &list)
-		r.Citations += len(list)
+		r.Citations += len(decode[[]json.RawMessage](data))
 	case entryMedia:
-		_ = json.Unmarshal(data, &list)
-		r.Media += len(list)
+		r.Media += len(decode[[]json.RawMessage](data))
 	case entryApproval:
-		var d decision
-		_ = json.Unmarshal(data, &d)
+		d := decode[decision](data)
 		r.approvals[d.ID] = d
 	case entryStep:
-		var d stepped
-		if _ = json.Unmarshal(data, &d); d.Usage != nil {
+		d := decode[stepped](data)
+		if d.Usage != nil {
 			r.usage = *d.Usage
 		}
 		if d.Status == statusAutoHandoff {
@@ -269,7 +267,7 @@ func (r *record) outcome() error {
 	case r.failure != nil:
 		return r.failure
 	}
-	return &codedError{turn.CodeInternal, "agent: the turn has failed"}
+	return &turn.EventError{Code: turn.CodeInternal, Message: "agent: the turn has failed"}
 }
 
 // nextQuestion returns the id of the next question whether a call runs again; denied reports whether a person has denied that before.

@@ -22,6 +22,7 @@ type reply struct {
 	open            *replyCall // whose arguments are coming
 	citations       []adapter.Citation
 	media           []keptMedia
+	blobs           []tape.Spill // of media
 	usage           *adapter.Usage
 	finish          string
 	model           string

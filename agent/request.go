@@ -59,17 +59,14 @@ func toMessage(raw json.RawMessage) (adapter.Message, bool) {
 
 // toContent reads a content: text, parts, or null beside calls.
 func toContent(content json.RawMessage, out *adapter.Message) bool {
-	var parts []json.RawMessage
 	switch {
 	case len(content) == 0:
 	case json.Unmarshal(content, &out.Content) == nil:
 		if out.Role == adapter.ToolRole {
 			mediaOfTool(out)
 		}
-	case json.Unmarshal(content, &parts) == nil:
-		for _, p := range parts {
-			out.Parts = append(out.Parts, toPart(p))
-		}
+	case content[0] == '[':
+		out.Parts = toParts(content)
 	default:
 		return false
 	}
@@ -83,13 +80,12 @@ func mediaOfTool(out *adapter.Message) {
 	if !strings.HasPrefix(text, `[{"type":`) || !strings.Contains(text, `"image_url"`) && !strings.Contains(text, `"file"`) {
 		return
 	}
-	var parts []json.RawMessage
-	if json.Unmarshal([]byte(text), &parts) != nil {
+	if !json.Valid([]byte(text)) {
 		return
 	}
 	var texts []string
-	for _, raw := range parts {
-		if p := toPart(raw); p.Type == "text" {
+	for _, p := range toParts([]byte(text)) {
+		if p.Type == "text" {
 			texts = append(texts, p.Text)
 		} else {
 			out.Parts = append(out.Parts, p)
@@ -139,29 +135,6 @@ func (r *run) loadPart(p *adapter.Part) error {
 	return err
 }
 
-// fromTools puts the images and files of tools into messages of the user behind the results.
-func fromTools(list []adapter.Message) []adapter.Message {
-	out := make([]adapter.Message, 0, len(list)+1)
-	names := map[string]string{} // of tools, by the id of a call
-	user := adapter.Message{Role: adapter.User}
-	for i, m := range list {
-		for _, c := range m.ToolCalls {
-			names[c.ID] = c.Name
-		}
-		if m.Role == adapter.ToolRole && len(m.Parts) > 0 {
-			user.Parts = append(user.Parts, adapter.Part{Type: "text", Text: "Images and files of the tool " + names[m.ToolCallID] + ":"})
-			user.Parts = append(user.Parts, m.Parts...)
-			m.Parts = nil
-		}
-		out = append(out, m)
-		if len(user.Parts) > 0 && (i+1 == len(list) || list[i+1].Role != adapter.ToolRole) {
-			out = append(out, user)
-			user.Parts = nil
-		}
-	}
-	return out
-}
-
 // withMedia says whether there is an image or a file in what was said since the model's last reply.
 func withMedia(list []adapter.Message) bool {
 	for _, m := range slices.Backward(list) {
@@ -175,12 +148,19 @@ func withMedia(list []adapter.Message) bool {
 	return false
 }
 
-// toPart makes an adapter's part. A part that no adapter can send becomes a note.
-func toPart(raw json.RawMessage) adapter.Part {
-	var p turn.Part
-	if json.Unmarshal(raw, &p) != nil {
-		return adapter.Part{Type: "text", Text: "[a part that cannot be read]"}
+// toParts makes an adapter's parts of a list. What of a part has another type than expected is left out.
+func toParts(list json.RawMessage) []adapter.Part {
+	var read []turn.Part
+	_ = json.Unmarshal(list, &read)
+	parts := make([]adapter.Part, len(read))
+	for i, p := range read {
+		parts[i] = toPart(p)
 	}
+	return parts
+}
+
+// toPart makes an adapter's part. A part that no adapter can send becomes a note.
+func toPart(p turn.Part) adapter.Part {
 	switch {
 	case p.Type == "text":
 		return adapter.Part{Type: "text", Text: p.Text}

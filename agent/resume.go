@@ -42,10 +42,7 @@ func (r *run) resume() (over bool, err error) {
 			return false, err
 		}
 	}
-	switch {
-	case r.left:
-		return false, errLeft
-	case r.ctx.Err() != nil:
+	if r.ctx.Err() != nil {
 		return false, context.Cause(r.ctx)
 	}
 	return !more && (r.inbox == nil || r.inbox.CloseIfEmpty()), nil
@@ -93,7 +90,7 @@ func (r *run) resumeCalls() error {
 func (r *run) resumeCall(t *tool.Tool, c tool.Call, settings map[string]json.RawMessage) *tool.Error {
 	answer, answered := r.past.approvals[questionID(c.Key, 0)]
 	if answered && !answer.approved() {
-		return answer.denial()
+		return answer.denial(answer.By != "" || answer.Reason == "")
 	}
 	if t == nil {
 		return unknownOutcome()
@@ -129,13 +126,13 @@ func (r *run) restoreHandoff(c tool.Call, result json.RawMessage) {
 	}
 }
 
-// denial is the error of a call that was denied.
-func (d decision) denial() *tool.Error {
-	message := "a person denied the call"
-	switch {
-	case d.By == "" && d.Reason != "":
-		message = "the call was not run: " + d.Reason
-	case d.Reason != "":
+// denial is the error of a call that was denied, by a person or for want of one.
+func (d decision) denial(byPerson bool) *tool.Error {
+	message := "the call was not run"
+	if byPerson {
+		message = "a person denied the call"
+	}
+	if d.Reason != "" {
 		message += ": " + d.Reason
 	}
 	return &tool.Error{Kind: tool.KindDenied, Message: message}

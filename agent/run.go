@@ -86,15 +86,10 @@ const (
 // Errors of the loop.
 var (
 	// ErrMaxSteps is that of a turn whose model goes on calling tools when it may not any more.
-	ErrMaxSteps error = &codedError{turn.CodeOutput, "agent: the model kept calling tools and did not answer"}
+	ErrMaxSteps error = &turn.EventError{Code: turn.CodeOutput, Message: "agent: the model kept calling tools and did not answer"}
 	// ErrTooLong is that of a turn that does not fit the model, not even without its past.
-	ErrTooLong error = &codedError{turn.CodeTooLarge, "agent: the message is too long for the model's context"}
+	ErrTooLong error = &turn.EventError{Code: turn.CodeTooLarge, Message: "agent: the message is too long for the model's context"}
 )
-
-type codedError struct{ code, text string }
-
-func (e *codedError) Error() string     { return e.text }
-func (e *codedError) ErrorCode() string { return e.code }
 
 // run is one turn of the loop, or one of a subagent.
 type run struct {
@@ -110,13 +105,13 @@ type run struct {
 	tape    *tape.Tape
 	models  []string
 	tools   func() []*tool.Tool
-	parent  *run         // whose tool it is, of a subagent
-	of      string       // the id of that tool's call
-	outer   *toolContext // the step in which that tool runs
-	instead string       // where it is set, the system prompt
+	parent  *run   // whose tool it is, of a subagent
+	of      string // the id of that tool's call
+	instead string // where it is set, the system prompt
 
-	yield func(turn.Event, error) bool
-	left  bool // the reader has left
+	yield  func(turn.Event, error) bool
+	left   bool                    // the reader has left
+	cancel context.CancelCauseFunc // of ctx
 
 	selector  tape.Selector
 	system    string // the system prompt of the last request
@@ -150,25 +145,12 @@ type handoff struct {
 	state any
 }
 
-// toolContext is what the tools of one step find in their context.
-type toolContext struct {
-	run    *run
-	events chan toolEvent
-}
-
-type toolContextKey struct{}
-
-func toolContextOf(ctx context.Context) *toolContext {
-	s, _ := ctx.Value(toolContextKey{}).(*toolContext)
-	return s
-}
+type runKey struct{}
 
 // runOf returns the run that a tool's context belongs to; nil where a tool is called outside of a turn.
 func runOf(ctx context.Context) *run {
-	if s := toolContextOf(ctx); s != nil {
-		return s.run
-	}
-	return nil
+	r, _ := ctx.Value(runKey{}).(*run)
+	return r
 }
 
 // root is the run of the turn, of which this one may be a subagent's.
@@ -198,9 +180,8 @@ func (a *Agent) RunModelStream(ctx context.Context, p turn.Prompt, id turn.Sessi
 // stream runs the turn and tells what happens.
 func (r *run) stream(yield func(turn.Event, error) bool) {
 	r.yield = yield
-	ctx, cancel := context.WithCancelCause(r.ctx)
-	defer cancel(context.Canceled)
-	r.ctx = ctx
+	r.ctx, r.cancel = context.WithCancelCause(r.ctx)
+	defer r.cancel(context.Canceled)
 	err := r.turnOf()
 	switch {
 	case r.left:
@@ -234,7 +215,7 @@ func (r *run) turnOf() (err error) {
 	switch {
 	case err == nil:
 		status = StatusOK
-	case r.left || r.ctx.Err() != nil || errors.Is(err, turn.ErrStopped):
+	case r.ctx.Err() != nil || errors.Is(err, turn.ErrStopped):
 		status = StatusCanceled
 	}
 	if err != nil && r.ctx.Err() != nil {
@@ -251,26 +232,27 @@ func (r *run) write() (context.Context, context.CancelFunc) {
 // handedOver reports whether another process goes on with the turn.
 func (r *run) handedOver() bool { return errors.Is(context.Cause(r.ctx), turn.ErrHandedOver) }
 
-// append appends entries of this turn, unless another process goes on with it. It returns the id of the first.
-func (r *run) append(entries ...tape.Entry) (int64, error) {
+// append appends entries of this turn, unless another process goes on with it, and sets their ids.
+func (r *run) append(entries ...tape.Entry) error {
 	if r.handedOver() {
-		return 0, context.Cause(r.ctx)
+		return context.Cause(r.ctx)
 	}
 	return r.appendAlways(entries...)
 }
 
 // appendAlways is append for what would be lost if another process went on without it.
-func (r *run) appendAlways(entries ...tape.Entry) (int64, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), patience)
-	defer cancel()
-	first, err := r.tape.AppendPatiently(ctx, r.mark(entries)...)
+func (r *run) appendAlways(entries ...tape.Entry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	first, err := r.tape.AppendPatiently(r.ctx, r.mark(entries)...)
 	if err != nil {
-		return 0, fmt.Errorf("write to the tape: %w", err)
+		return fmt.Errorf("write to the tape: %w", err)
 	}
 	for i := range entries {
 		entries[i].ID = first + int64(i)
 	}
-	return first, nil
+	return nil
 }
 
 // mark adds the turn's id to entries.
@@ -281,12 +263,12 @@ func (r *run) mark(entries []tape.Entry) []tape.Entry {
 	return entries
 }
 
-// emit hands an event to the reader; false when it has left.
-func (r *run) emit(e turn.Event) bool {
+// emit hands an event to the reader. It ends the turn if the reader leaves.
+func (r *run) emit(e turn.Event) {
 	if !r.left && !r.yield(e, nil) {
 		r.left = true
+		r.cancel(errLeft)
 	}
-	return !r.left
 }
 
 // begin opens the tape and writes what comes before the first call of a model.
@@ -341,22 +323,15 @@ func (r *run) begin() (err error) {
 	case found:
 		r.asked = append(r.asked, recalled)
 	default:
-		prompt, err := r.promptEntry()
-		if err != nil {
-			return err
+		entries = append(entries, r.promptEntry())
+	}
+	err = r.append(entries...)
+	for _, e := range entries {
+		if e.Kind == tape.KindMessage { // the prompt
+			r.asked = append(r.asked, e)
 		}
-		entries = append(entries, prompt)
 	}
-	if len(entries) == 0 {
-		return nil
-	}
-	if _, err := r.append(entries...); err != nil {
-		return err
-	}
-	if last := entries[len(entries)-1]; last.Kind == tape.KindMessage { // the prompt
-		r.asked = append(r.asked, last)
-	}
-	return nil
+	return err
 }
 
 // startEntries returns the entries with which a turn begins that no process has begun.
@@ -371,12 +346,12 @@ func (r *run) startEntries() ([]tape.Entry, error) {
 }
 
 // promptEntry returns the entry of the message that the turn answers.
-func (r *run) promptEntry() (tape.Entry, error) {
-	prompt, err := r.message(r.prompt)
-	if err != nil || r.parent != nil {
-		return prompt, err
+func (r *run) promptEntry() tape.Entry {
+	prompt := r.message(r.prompt)
+	if r.parent != nil {
+		return prompt
 	}
-	return titled(prompt.With(tape.Meta{Message: r.messageID()}), r.turn.Envelope()), nil
+	return titled(prompt.With(tape.Meta{Message: r.messageID()}), r.turn.Envelope())
 }
 
 // toolsWait is how long a turn waits for tools that are being connected to.
@@ -457,8 +432,7 @@ func (r *run) recallMessage() (message tape.Entry, found bool, err error) {
 
 // end writes the turn's last entry.
 func (r *run) end(status string) error {
-	_, err := r.append(EndEntry(Ended{Status: status, Steps: r.steps}, r.usage))
-	return err
+	return r.append(EndEntry(Ended{Status: status, Steps: r.steps}, r.usage))
 }
 
 // lastSystem returns the last system prompt since the anchor.
@@ -467,9 +441,7 @@ func (r *run) lastSystem() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		var p struct{ Content string }
-		_ = json.Unmarshal(e.Payload, &p) // one that cannot be read differs from every other
-		return p.Content, nil
+		return decode[struct{ Content string }](e.Payload).Content, nil
 	}
 	return "", nil
 }
@@ -505,39 +477,42 @@ func eventOf(e tape.Entry) (name string, data json.RawMessage) {
 }
 
 // message makes an entry of a prompt. Large media go to the blobs.
-func (r *run) message(p turn.Prompt) (tape.Entry, error) {
+func (r *run) message(p turn.Prompt) tape.Entry {
 	if len(p.Parts) == 0 {
-		return tape.NewMessage(adapter.User, p.Text), nil
+		return tape.NewMessage(adapter.User, p.Text)
 	}
-	ctx, cancel := r.write()
-	defer cancel()
-	var kept []tape.Spill
-	parts := make([]turn.Part, len(p.Parts))
-	for i, part := range p.Parts {
-		parts[i] = part
-		data := mediaOf(&parts[i])
-		if data == nil {
-			continue
-		}
-		if err := r.storeMedia(ctx, data, i, &kept); err != nil {
-			r.agent.log.WarnContext(ctx, "dropped media that cannot be stored", "session", r.session, "error", adapter.RedactError(err))
-			parts[i] = turn.Part{Type: "text", Text: fmt.Sprintf("[%s: it could not be kept]", part.Type)}
-		}
-	}
-	return tape.NewMessage(adapter.User, parts).With(tape.Meta{Spill: kept}), nil
+	parts := slices.Clone(p.Parts)
+	kept := r.storeMedia(parts)
+	return tape.NewMessage(adapter.User, parts).With(tape.Meta{Spill: kept})
 }
 
-// storeMedia moves data that are large to the blobs, and puts their address in their place. What was moved is added to kept.
-func (r *run) storeMedia(ctx context.Context, data *string, index int, kept *[]tape.Spill) error {
-	if len(*data) <= spillBytes {
-		return nil
+// storeMedia moves large media to the blobs, and puts their addresses in their place. Media that cannot be stored become a note.
+func (r *run) storeMedia(parts []turn.Part) (kept []tape.Spill) {
+	for i := range parts {
+		data := mediaOf(&parts[i])
+		if data == nil || len(*data) <= spillBytes {
+			continue
+		}
+		blob, ok := r.putBlob(*data)
+		if !ok {
+			parts[i] = turn.Part{Type: "text", Text: fmt.Sprintf("[%s: it could not be kept]", parts[i].Type)}
+			continue
+		}
+		blob.Index = i
+		kept, *data = append(kept, blob), tape.BlobURL(blob.Handle)
 	}
-	handle, err := r.tape.PutBlob(ctx, []byte(*data))
-	if err == nil {
-		*kept = append(*kept, tape.Spill{Index: index, Handle: handle, Size: int64(len(*data))})
-		*data = tape.BlobURL(handle)
+	return kept
+}
+
+// putBlob stores data beside the tape; ok is false, and the log has the reason, if that fails.
+func (r *run) putBlob(data string) (blob tape.Spill, ok bool) {
+	ctx, cancel := r.write()
+	defer cancel()
+	handle, err := r.tape.PutBlob(ctx, []byte(data))
+	if err != nil {
+		r.agent.log.WarnContext(ctx, "cannot store a large result, an image or a sound", "session", r.session, "error", adapter.RedactError(err))
 	}
-	return err
+	return tape.Spill{Handle: handle, Size: int64(len(data))}, err == nil
 }
 
 // mediaOf is what may be large in a part, as a string of p's own; nil where nothing is.
@@ -575,9 +550,6 @@ func (r *run) loop() error {
 		if err != nil {
 			return err
 		}
-		if r.left {
-			return errLeft
-		}
 		if r.ctx.Err() != nil {
 			return context.Cause(r.ctx)
 		}
@@ -600,16 +572,12 @@ func (r *run) steer() error {
 		if p.Empty() {
 			continue
 		}
-		m, err := r.message(p)
-		if err != nil {
-			return err
-		}
 		id, _ := e.Extra[turn.ExtraRun].(string)
-		m = titled(m, e).With(tape.Meta{Steered: true, Turn: r.id, Run: id})
-		if m.ID, err = r.appendAlways(m); err != nil {
+		m := []tape.Entry{titled(r.message(p), e).With(tape.Meta{Steered: true, Run: id})}
+		if err := r.appendAlways(m...); err != nil {
 			return err
 		}
-		r.asked = append(r.asked, m)
+		r.asked = append(r.asked, m...)
 	}
 	return nil
 }
@@ -660,7 +628,7 @@ func (r *run) request(last bool) (adapter.Request, error) {
 	if err := r.loadMedia(req.Messages); err != nil {
 		return adapter.Request{}, err
 	}
-	req.Messages = fromTools(req.Messages)
+	req.Messages = adapter.MediaBehindResults(req.Messages)
 	r.withMedia = withMedia(req.Messages)
 	if !last {
 		for _, t := range r.tools() {

@@ -11,12 +11,12 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/tool/fs"
+	"github.com/lingserve/lingserve/turn"
 )
 
 // spillBytes is the largest result that stays on the tape. Larger ones go to the store's blobs.
@@ -43,53 +43,34 @@ type spilled struct {
 }
 
 // spill returns a result's value as it goes to the tape, and where what was left out of it is.
-func (r *run) spill(ctx context.Context, res tool.Result) (value json.RawMessage, kept []tape.Spill) {
-	if len(res.Parts) > 0 && res.Err == nil {
-		res, kept = r.spillMedia(ctx, res)
-	}
+func (r *run) spill(res tool.Result) (value json.RawMessage, kept []tape.Spill) {
 	value = res.Value()
-	if len(value) <= spillBytes || res.Name == spillRead {
-		return value, kept
-	}
 	text := string(value)
-	var shown []tool.Part // images and files, which the model sees beside the preview
+	var shown []turn.Part // images and files, which the model sees beside the preview
 	if res.Err == nil {
 		text = res.Text()
-		shown = slices.DeleteFunc(slices.Clone(res.Parts), func(p tool.Part) bool { return p.Type == "text" })
-		if len(text) <= spillBytes && len(shown) > 0 { // it is these that are many
-			return value, kept
+		if len(res.Parts) > 0 && json.Unmarshal(value, &shown) == nil {
+			kept = r.storeMedia(shown)
+			value = encode(shown)
+			shown = slices.DeleteFunc(shown, func(p turn.Part) bool { return p.Type == "text" })
 		}
+	}
+	if len(value) <= spillBytes || res.Name == spillRead || len(text) <= spillBytes && len(shown) > 0 { // it is these that are many
+		return value, kept
 	}
 	var s spilled
 	s.Spilled.Bytes = len(text)
+	s.Spilled.Note = "the result was too large; these are its start and end, and the rest could not be stored"
 	s.Head, s.Tail = preview(text)
-	handle, err := r.tape.PutBlob(ctx, []byte(text))
-	if err != nil {
-		r.agent.log.WarnContext(ctx, "cannot store a large result", "session", r.session, "tool", res.Name, "error", adapter.RedactError(err))
-		s.Spilled.Note = "the result was too large; these are its start and end, and the rest could not be stored"
-	} else {
-		s.Spilled.Handle = handle
+	if blob, ok := r.putBlob(text); ok {
+		s.Spilled.Handle = blob.Handle
 		s.Spilled.Note = "the result was too large; these are its start and end, and spill.read has all of it"
-		kept = append(kept, tape.Spill{Handle: handle, Size: int64(len(text))})
+		kept = append(kept, blob)
 	}
-	return tool.Result{Content: encode(s), Parts: shown}.Value(), kept
-}
-
-// spillMedia moves the large images and files of a result to the blobs. One that cannot be stored becomes a note.
-func (r *run) spillMedia(ctx context.Context, res tool.Result) (tool.Result, []tape.Spill) {
-	var kept []tape.Spill
-	res.Parts = slices.Clone(res.Parts)
-	for i := range res.Parts {
-		p := &res.Parts[i]
-		data := &p.Image
-		if *data == "" {
-			data = &p.File
-		}
-		if strings.HasPrefix(*data, "data:") && r.storeMedia(ctx, data, 0, &kept) != nil {
-			*p = tool.Part{Type: "text", Text: "[an image that was too large to store]"}
-		}
+	if value = encode(s); len(shown) > 0 {
+		value = encode(append([]turn.Part{{Type: "text", Text: string(value)}}, shown...))
 	}
-	return res, kept
+	return value, kept
 }
 
 // preview returns the beginning and the end of a text.
@@ -145,9 +126,6 @@ func readSpill(ctx context.Context, r *run, in spillReadIn) (page, error) {
 
 // writing bounds an append: what a turn has to say to its tape is written after its cancellation, too.
 const writing = 10 * time.Second
-
-// patience is how long a turn waits for a store that is away: what its readers have seen is to be on the tape.
-const patience = time.Minute
 
 // encode writes JSON with nothing escaped needlessly.
 func encode(v any) json.RawMessage {

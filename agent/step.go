@@ -40,7 +40,7 @@ func (r *run) ask(last bool) (*reply, error) {
 		if err == nil {
 			return rep, nil
 		}
-		if r.ctx.Err() == nil && !r.left && !rep.shown() && overflows(err) {
+		if r.ctx.Err() == nil && !rep.shown() && overflows(err) {
 			if r.handoffs == maxAutoHandoffRetries {
 				return nil, errors.Join(r.cutOff(rep, ErrTooLong), fmt.Errorf("%w: %w", ErrTooLong, err))
 			}
@@ -72,23 +72,17 @@ func (r *run) call(req adapter.Request) (*reply, error) {
 	chain := adapter.NewChain(r.models, r.agent.options.Models.Model)
 	chain.WholeCalls = true
 	chain.Failed = adapter.LogFailed(r.agent.log, slog.String("session", string(r.session)), slog.String("turn", r.id))
-	ctx, cancel := context.WithCancel(r.ctx)
-	defer cancel() // what emitRetries adds, with each step
-	return rep, r.read(rep, chain.Stream(r.emitRetries(ctx), req))
+	return rep, r.read(rep, chain.Stream(r.emitRetries(r.ctx), req))
 }
 
-// emitRetries returns a context for a request to a model: the turn's reader gets an event before each pause of the request. If the reader has
-// left, the pause ends the request.
+// emitRetries returns a context for a request to a model: the turn's reader gets an event before each pause of the request.
 func (r *run) emitRetries(ctx context.Context) context.Context {
-	ctx, cancel := context.WithCancelCause(ctx)
 	return adapter.OnRetry(ctx, func(retry adapter.Retry) {
 		value := encode(struct {
 			Bot string `json:"bot"`
 			adapter.Retry
 		}{r.agent.options.Name, retry})
-		if !r.emit(turn.Event{Kind: RetryingEvent, Value: value}) {
-			cancel(errLeft)
-		}
+		r.emit(turn.Event{Kind: RetryingEvent, Value: value})
 	})
 }
 
@@ -244,11 +238,7 @@ func (r *run) cutOff(rep *reply, failure error) error {
 			entries = append(entries, errorEntry(failure))
 		}
 	}
-	if len(entries) == 0 {
-		return nil
-	}
-	_, err := r.append(entries...)
-	return err
+	return r.append(entries...)
 }
 
 // failCalls sends the reader the errors of calls that are not run, and returns their entry.
@@ -334,22 +324,18 @@ func (r *run) step(rep *reply, last bool) (more bool, err error) {
 	}
 	entries = append(entries, rep.extraEntries()...)
 	if len(calls) == 0 {
-		_, err := r.append(append(entries, r.stepEntry(rep, StatusOK))...)
-		return false, err
+		return false, r.append(append(entries, r.stepEntry(rep, StatusOK))...)
 	}
 	if last {
 		entries = append(entries, r.failCalls(calls, tool.KindDenied, "the turn reached its limit of tool calls"),
 			r.stepEntry(rep, StatusError), errorEntry(ErrMaxSteps))
-		if _, err := r.append(entries...); err != nil {
-			return false, err
-		}
-		return false, ErrMaxSteps
+		return false, cmp.Or(r.append(entries...), ErrMaxSteps)
 	}
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	for i := range entries {
 		entries[i].Date = now
 	}
-	if _, err := r.append(entries...); err != nil {
+	if err := r.append(entries...); err != nil {
 		return false, err
 	}
 	for i := range calls {
@@ -366,8 +352,7 @@ func (r *run) finishStep(rep *reply, tools []*tool.Tool, calls []tool.Call) erro
 	if err := r.writeHandoff(); err != nil {
 		return err
 	}
-	_, err := r.append(r.stepEntry(rep, StatusOK))
-	return err
+	return r.append(r.stepEntry(rep, StatusOK))
 }
 
 // stepEntry is the event that ends a step.
@@ -382,62 +367,28 @@ func (r *run) stepEntry(rep *reply, status string) tape.Entry {
 	return tape.NewEvent(entryStep, data)
 }
 
-// toolEvent is something that happens while tools run: an event for the reader, the failure to write a result, or the end of all.
-type toolEvent struct {
-	event *turn.Event
-	err   error
-	over  bool
-	panic any // of the runner
-}
-
 // runTools runs the calls of a step. Each result is on the tape before the reader gets it. If the reader leaves or the turn ends, the
 // calls are ended, and their results written all the same.
 func (r *run) runTools(tools []*tool.Tool, calls []tool.Call) (err error) {
 	ctx, cancel := context.WithCancelCause(r.ctx)
-	// The capacity is for what calls usually say, so that none of them waits for a slow reader.
-	events := make(chan toolEvent, 4*len(calls))
-	ctx = context.WithValue(ctx, toolContextKey{}, &toolContext{r, events})
-	go func() { // ends with the calls, which are waited for below
-		defer func() { events <- toolEvent{over: true, panic: recover()} }()
-		for i, res := range r.runner().Run(ctx, tools, calls) {
-			if res.Err != nil {
-				if r.handedOver() && (res.Err.Kind == tool.KindInterrupted || res.Err.Kind == tool.KindDenied) {
-					continue // it did not end: the other process runs or denies it
-				}
-				if r.asks[calls[i].Key] != "" && res.Err.Kind == tool.KindDenied {
-					res.Err = unknownOutcome()
-				}
+	defer cancel(context.Canceled)
+	for i, res := range r.runner().Run(context.WithValue(ctx, runKey{}, r), tools, calls) {
+		if res.Err != nil {
+			if r.handedOver() && (res.Err.Kind == tool.KindInterrupted || res.Err.Kind == tool.KindDenied) {
+				continue // it did not end: the other process runs or denies it
 			}
-			shown, err := r.writeResult(res)
-			events <- toolEvent{event: &turn.Event{Kind: turn.ToolResultEvent, Results: []tool.Result{shown}}, err: err}
-		}
-	}()
-	over := false
-	defer func() { // also if the reader panics
-		cancel(context.Canceled)
-		for !over {
-			over = (<-events).over
-		}
-	}()
-	for {
-		e := <-events
-		if over = e.over; over {
-			if e.panic != nil {
-				panic(e.panic) // where the pipeline recovers it
+			if r.asks[calls[i].Key] != "" && res.Err.Kind == tool.KindDenied {
+				res.Err = unknownOutcome()
 			}
-			return err
 		}
-		if e.err != nil {
-			err = errors.Join(err, e.err)
-			cancel(e.err)
+		shown, failure := r.writeResult(res)
+		if failure != nil {
+			err = errors.Join(err, failure)
+			cancel(failure)
 		}
-		if u := e.event.Usage; u != nil { // of a subagent
-			r.usage.Add(u.Usage)
-		}
-		if !r.emit(*e.event) {
-			cancel(errLeft)
-		}
+		r.emit(turn.Event{Kind: turn.ToolResultEvent, Results: []tool.Result{shown}})
 	}
+	return err
 }
 
 // runner returns what runs the calls of a step.
@@ -455,28 +406,24 @@ func (r *run) runner() *tool.Runner {
 	}
 }
 
-// emit sends an event of a running tool to the reader of the turn's stream.
-func (s *toolContext) emit(e turn.Event) {
-	for s.run.parent != nil {
-		s = s.run.outer
-	}
-	select {
-	case s.events <- toolEvent{event: &e}:
-	case <-s.run.ctx.Done():
-	}
+// emitFromTool sends an event of the tool that runs in ctx to the reader of the turn's stream.
+func (r *run) emitFromTool(ctx context.Context, e turn.Event) {
+	tool.Interrupt(ctx, func() {
+		if e.Usage != nil { // of a subagent
+			r.usage.Add(e.Usage.Usage)
+		}
+		r.emit(e)
+	})
 }
 
 // writeResult puts a result on the tape. It returns it as the reader gets it: what was too large for the tape is for him, too.
 func (r *run) writeResult(res tool.Result) (tool.Result, error) {
-	ctx, cancel := r.write()
-	defer cancel()
-	value, kept := r.spill(ctx, res)
+	value, kept := r.spill(res)
 	meta := tape.Meta{Spill: kept, SearchHidden: res.Name == "tape.search"}
-	_, err := r.appendAlways(tape.NewToolResult([]string{res.ID}, value).With(meta))
+	err := r.appendAlways(tape.NewToolResult([]string{res.ID}, value).With(meta))
 	if errors.Is(err, tape.ErrTooLarge) { // of parts that are small each
 		res = tool.Result{ID: res.ID, Name: res.Name, Err: &tool.Error{Kind: tool.KindFailed, Message: "the result is too large to store"}}
-		_, err = r.appendAlways(tape.NewToolResult([]string{res.ID}, res.Value()))
-		return res, err
+		return res, r.appendAlways(tape.NewToolResult([]string{res.ID}, res.Value()))
 	}
 	if len(kept) > 0 || len(value) < len(res.Content) {
 		res = tool.Result{ID: res.ID, Name: res.Name, Content: value}

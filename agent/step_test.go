@@ -77,8 +77,8 @@ func TestHooksSeeEachModelCall(t *testing.T) {
 	if !strings.Contains(got, `assistant: "HELLO"`) || !strings.Contains(got, `assistant: "FROM THE CACHE"`) {
 		t.Error(got)
 	}
-	if hooks := w.f.Hooks(); len(hooks["before_model"]) != 3 || len(hooks["after_model"]) != 2 {
-		t.Errorf("%v", hooks)
+	if before, after := turn.Implementers[BeforeModel](w.f), turn.Implementers[AfterModel](w.f); len(before) != 3 || len(after) != 2 {
+		t.Errorf("%v", len(before))
 	}
 }
 

@@ -273,7 +273,6 @@ func subagent(ctx context.Context, r *run, in subagentIn) (string, error) {
 // sub runs a task as a subagent and returns what it answers.
 func (r *run) sub(ctx context.Context, task string, tools func() []*tool.Tool) (string, error) {
 	var answer string
-	s := toolContextOf(ctx)
 	err := tape.WithFork(ctx, r.tape, false, func(ctx context.Context, f *tape.Fork) error {
 		// The fork sees the conversation, which is of no use to the task; it can still be searched.
 		if _, err := f.Handoff(ctx, "subagent", map[string]string{"owner": "agent"}); err != nil {
@@ -281,14 +280,15 @@ func (r *run) sub(ctx context.Context, task string, tools func() []*tool.Tool) (
 		}
 		child := &run{
 			agent: r.agent, ctx: ctx, turn: r.turn, id: r.id, session: r.session, state: r.state, prompt: turn.Prompt{Text: task},
-			tape: f.Tape, tools: tools, parent: r, outer: s, of: tool.CallID(ctx), scope: tool.Key(ctx), instead: strings.TrimSpace(r.system + "\n\n" + subagentNote),
+			tape: f.Tape, tools: tools, parent: r, of: tool.CallID(ctx), scope: tool.Key(ctx), instead: strings.TrimSpace(r.system + "\n\n" + subagentNote),
 		}
 		for e, err := range child.stream {
 			if err != nil {
 				return err
 			}
-			if e.Kind == turn.UsageEvent || e.Kind == RetryingEvent {
-				s.emit(e)
+			switch e.Kind {
+			case turn.UsageEvent, RetryingEvent, ApprovalRequiredEvent, ApprovalResolvedEvent:
+				r.emitFromTool(ctx, e)
 			}
 		}
 		answer = child.text

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/tape"
@@ -16,11 +15,9 @@ func Usage(ctx context.Context, t *tape.Tape) (sum, last adapter.Usage, err erro
 			return adapter.Usage{}, adapter.Usage{}, err
 		}
 		if name, data := eventOf(e); name == entryEnd {
-			var d Ended
-			_ = json.Unmarshal(data, &d) // an end without usage counts nothing
 			last = adapter.Usage{}
-			if d.Usage != nil {
-				last = *d.Usage
+			if used := decode[Ended](data).Usage; used != nil {
+				last = *used
 			}
 			sum.Add(last)
 		}

@@ -44,15 +44,15 @@ type ChatBot struct {
 	thoughts bool        // some chat has had any; the same
 	byHand   atomic.Bool // Finish was called
 
-	mu        sync.Mutex
-	prompts   []adapter.Message
-	history   []adapter.Message
-	listeners []Listener
-	unfilter  []func()
-	chats     int             // that were started
-	current   *exchange       // the latest
-	left      json.RawMessage // the value of the last chat; nil where it is not known
-	cancel    context.CancelCauseFunc
+	mu       sync.Mutex
+	prompts  []adapter.Message
+	history  []adapter.Message
+	listener Listener // calls all that were added
+	unfilter []func()
+	chats    int             // that were started
+	current  *exchange       // the latest
+	left     json.RawMessage // the value of the last chat; nil where it is not known
+	cancel   context.CancelCauseFunc
 }
 
 // exchange is one chat: what is asked, and what comes of it.
@@ -157,7 +157,25 @@ func (b *ChatBot) Listen(l Listener) {
 	if b.chats > 0 {
 		panic("bot: Listen after Chat")
 	}
-	b.listeners = append(b.listeners, l)
+	all := &b.listener
+	*all = Listener{
+		String: both(all.String, l.String), Object: both(all.Object, l.Object), Scalar: both(all.Scalar, l.Scalar),
+		InferenceDone: both(all.InferenceDone, l.InferenceDone), Response: both(all.Response, l.Response), Error: both(all.Error, l.Error),
+	}
+}
+
+// both returns a callback that calls first and then second, also if first panics; nil if there is neither.
+func both[T any](first, second func(T)) func(T) {
+	switch {
+	case first == nil:
+		return second
+	case second == nil:
+		return first
+	}
+	return func(value T) {
+		defer second(value)
+		first(value)
+	}
 }
 
 // Chat starts the bot and returns at once. When it has ended and its callbacks have returned, it can be asked again: it then remembers

@@ -83,10 +83,7 @@ func mediaFailure(err error) *Failure {
 }
 
 func (i *inference) sendExtra(name string, n int, value any) error {
-	text, err := rawjson.Marshal(value)
-	if err != nil {
-		return nil // strings and numbers: cannot be
-	}
+	text := rawjson.MustMarshal(value)
 	if !i.out.admit(string(text)) {
 		return i.out.failure
 	}

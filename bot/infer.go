@@ -3,7 +3,6 @@ package bot
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/htmlpath"
+	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/tube"
@@ -129,14 +129,9 @@ func (b *ChatBot) finish(answer Response) error {
 	if err := b.To(InferenceDone); err != nil {
 		return err
 	}
-	for _, l := range b.listeners {
-		if l.InferenceDone != nil {
-			l.InferenceDone(answer)
-		}
-	}
-	for _, l := range b.listeners {
-		if l.Response != nil {
-			l.Response(answer)
+	for _, call := range []func(Response){b.listener.InferenceDone, b.listener.Response} {
+		if call != nil {
+			call(answer)
 		}
 	}
 	return b.To(Finished)
@@ -156,10 +151,8 @@ func (b *ChatBot) end(err error) {
 	}
 	b.left = nil
 	b.guard(func() error { return b.Fail(err) })
-	for _, l := range b.listeners {
-		if l.Error != nil {
-			b.guard(func() error { l.Error(err); return nil })
-		}
+	if b.listener.Error != nil {
+		b.guard(func() error { b.listener.Error(err); return nil })
 	}
 }
 
@@ -486,8 +479,7 @@ func explain(err error, finish string) error {
 	case errors.Is(err, tube.ErrEnded):
 		return ErrOver
 	}
-	_, tooMuch := errors.AsType[*jsonuri.LimitError](err)
-	if _, ok := errors.AsType[*htmlpath.LimitError](err); ok || tooMuch {
+	if _, ok := errors.AsType[*jsonuri.LimitError](err); ok { // of either parser
 		return &Failure{Code: CodeOutputInvalid, Message: "the model's output exceeds a limit: " + err.Error(), Cause: err}
 	}
 	if e, ok := errors.AsType[*jsonuri.SyntaxError](err); ok {
@@ -532,9 +524,6 @@ type UsageData struct {
 
 // sendNamed sends an event about the bot, which clients do not see if the bot is quiet.
 func (b *ChatBot) sendNamed(name string, data any) {
-	value, err := json.Marshal(data)
-	if err != nil {
-		return // strings and numbers: cannot be
-	}
-	_, _ = b.env.Tube.Send(tube.Event{Kind: tube.Named, Name: name, Value: value, Hidden: b.config.Quiet}) // a run that has ended takes no more
+	// A run that has ended takes no more.
+	_, _ = b.env.Tube.Send(tube.Event{Kind: tube.Named, Name: name, Value: rawjson.MustMarshal(data), Hidden: b.config.Quiet})
 }

@@ -61,7 +61,7 @@ func newOutput(b *ChatBot) *output {
 		o.reader = newJSONReader(o)
 		return o
 	}
-	o.keep = o.keep || wanted(o, stringCallback)
+	o.keep = o.keep || b.listener.String != nil
 	return o
 }
 
@@ -202,8 +202,8 @@ func (o *output) completeString() {
 	if o.bot.config.Done {
 		o.done(o.root)
 	}
-	if o.failure == nil && wanted(o, stringCallback) {
-		emit(o, StringValue{URI: o.bot.root, Value: o.plain()}, stringCallback)
+	if l := o.bot.listener.String; l != nil && o.failure == nil && !o.muted {
+		l(StringValue{URI: o.bot.root, Value: o.plain()})
 	}
 }
 
@@ -224,8 +224,6 @@ func (o *output) value() json.RawMessage {
 
 // plain returns the text of an answer that is one string.
 func (o *output) plain() (text string) {
-	if err := json.Unmarshal(o.value(), &text); err != nil {
-		return "" // cannot be: it was escaped here
-	}
+	_ = json.Unmarshal(o.value(), &text) // it was escaped here
 	return text
 }

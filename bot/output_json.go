@@ -2,7 +2,6 @@ package bot
 
 import (
 	"bytes"
-	"slices"
 
 	"github.com/lingserve/lingserve/jsonuri"
 )
@@ -52,42 +51,25 @@ func (o *output) handler() jsonuri.Handler {
 	return h
 }
 
-// listen puts in what the bot's listeners want.
+// listen puts in what the bot's listeners want. They get nothing while the output is muted.
 func (o *output) listen(h *jsonuri.Handler) {
-	if wanted(o, stringCallback) {
+	l := &o.bot.listener
+	values := func(call func(ObjectValue)) func(uri, value []byte) {
+		if call == nil {
+			return nil
+		}
+		return func(uri, value []byte) {
+			if !o.muted {
+				call(ObjectValue{URI: string(uri), Value: bytes.Clone(value)})
+			}
+		}
+	}
+	h.Object, h.Scalar = values(l.Object), values(l.Scalar)
+	if l.String != nil {
 		h.String = func(uri []byte, value string) {
-			emit(o, StringValue{URI: string(uri), Value: value}, stringCallback)
-		}
-	}
-	if wanted(o, objectCallback) {
-		h.Object = func(uri, value []byte) {
-			emit(o, ObjectValue{URI: string(uri), Value: bytes.Clone(value)}, objectCallback)
-		}
-	}
-	if wanted(o, scalarCallback) {
-		h.Scalar = func(uri, value []byte) {
-			emit(o, ObjectValue{URI: string(uri), Value: bytes.Clone(value)}, scalarCallback)
-		}
-	}
-}
-
-func stringCallback(l Listener) func(StringValue) { return l.String }
-func objectCallback(l Listener) func(ObjectValue) { return l.Object }
-func scalarCallback(l Listener) func(ObjectValue) { return l.Scalar }
-
-// wanted reports whether a listener has a callback.
-func wanted[T any](o *output, callback func(Listener) func(T)) bool {
-	return slices.ContainsFunc(o.bot.listeners, func(l Listener) bool { return callback(l) != nil })
-}
-
-// emit calls a callback of all listeners that have it, unless the output is muted.
-func emit[T any](o *output, value T, callback func(Listener) func(T)) {
-	if o.muted {
-		return
-	}
-	for _, l := range o.bot.listeners {
-		if f := callback(l); f != nil {
-			f(value)
+			if !o.muted {
+				l.String(StringValue{URI: string(uri), Value: value})
+			}
 		}
 	}
 }

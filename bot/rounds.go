@@ -70,32 +70,21 @@ func (i *inference) answer(ctx context.Context) ([]adapter.Message, error) {
 		}
 		return ""
 	})
-	messages := make([]adapter.Message, 1+len(run), 2+len(run))
+	messages := make([]adapter.Message, 1+len(run))
 	messages[0] = asked
-	images := make([][]adapter.Part, len(run))
 	for n, r := range runner.Run(ctx, i.tools, run) {
-		messages[1+n] = adapter.Message{Role: adapter.ToolRole, ToolCallID: run[n].ID, Content: shorten([]byte(r.Text()), maxEchoResult)}
+		result := adapter.Message{Role: adapter.ToolRole, ToolCallID: run[n].ID, Content: shorten([]byte(r.Text()), maxEchoResult)}
 		for _, p := range r.Parts {
 			if p.Image != "" || p.File != "" {
-				images[n] = append(images[n], adapter.Part{Type: p.Type, Image: p.Image, File: p.File, Name: p.Name})
+				result.Parts = append(result.Parts, adapter.Part{Type: p.Type, Image: p.Image, File: p.File, Name: p.Name})
 			}
 		}
+		messages[1+n] = result
 		if err := i.calls.sendResult(pending[n], r); err != nil {
 			return nil, err
 		}
 	}
-	// The message of a result takes no images and files, a user's does.
-	user := adapter.Message{Role: adapter.User}
-	for n, list := range images {
-		if len(list) > 0 {
-			user.Parts = append(user.Parts, adapter.Part{Type: "text", Text: "Images and files of the tool " + pending[n].name + ":"})
-			user.Parts = append(user.Parts, list...)
-		}
-	}
-	if len(user.Parts) > 0 {
-		messages = append(messages, user)
-	}
-	return messages, nil
+	return adapter.MediaBehindResults(messages), nil
 }
 
 // object is the arguments of a call as a JSON object, which is what providers take in a history. A model that wrote something else

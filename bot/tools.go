@@ -140,11 +140,7 @@ func (c *calls) send(call *call) {
 	case text[0] == '{' && isJSON(text):
 		data.Arguments = json.RawMessage(text)
 	}
-	value, err := rawjson.Marshal(data)
-	if err != nil {
-		return // strings and what was JSON before: cannot be
-	}
-	_ = c.out.set("$tools", call.number, value) // a failure stays
+	_ = c.out.set("$tools", call.number, rawjson.MustMarshal(data)) // a failure stays
 }
 
 // result sends what came of a call that the provider has made itself: an object or list as what it is, all else as text, null where

@@ -115,7 +115,7 @@ type Outbound struct {
 }
 
 var (
-	// ErrNoDelivery says that a prepared dispatch has a sink that does not deliver.
+	// ErrNoDelivery says that the sink of a dispatch that sends by itself does not deliver.
 	ErrNoDelivery = errors.New("channel: this turn's dispatch delivers by itself")
 	// ErrDraining is why turns end that the grace period was too short for. It is the one of package turn, so that people read
 	// what has happened.

@@ -100,8 +100,9 @@ func MergeMentions(parts ...MentionFacts) MentionFacts {
 	return m
 }
 
-// sessionParts matches the id of a session with a conversation: its channel, account, conversation and thread.
-var sessionParts = regexp.MustCompile(`^([^@:#~!]+)(?:@([^@:#~!]*))?:([^@:#~!]+)(?:#([^@:#~!]*))?(?:~[^@:#~!]*)?$`)
+// sessionParts matches the id of a session with a conversation: what all sessions of the conversation share, and its channel, account, conversation
+// and thread.
+var sessionParts = regexp.MustCompile(`^(([^@:#~!]+)(?:@([^@:#~!]*))?:([^@:#~!]+))(?:#([^@:#~!]*))?(?:~[^@:#~!]*)?$`)
 
 // PlaceNamed returns the conversation that the id of a session names. ok is false if it names none, as a hash does.
 func PlaceNamed(session string) (p WindowKey, ok bool) {
@@ -115,5 +116,5 @@ func PlaceNamed(session string) (p WindowKey, ok bool) {
 	if parts == nil {
 		return p, false
 	}
-	return WindowKey{Channel: parts[1], Account: parts[2], Conversation: parts[3], Thread: parts[4]}, true
+	return WindowKey{Channel: parts[2], Account: parts[3], Conversation: parts[4], Thread: parts[5]}, true
 }

@@ -8,15 +8,13 @@ import (
 
 // The owner may talk in private and everybody in groups, where a message has to mention the agent.
 func ExampleTree() {
-	settings, err := channel.NewTree(channel.Configuration{Channels: map[string]channel.ChannelPlace{
-		"telegram": {AccountPlace: channel.AccountPlace{
-			Place: channel.Place{
-				DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{"42"},
-				GroupPolicy: channel.PolicyOpen, Agent: "assistant",
-			},
-			Groups: map[string]channel.GroupPlace{"-100": {Place: channel.Place{RequireMention: new(false)}}},
-		}},
-	}})
+	settings, err := channel.NewTree(channel.Configuration{
+		{Level: channel.OfChannel, Channel: "telegram"}: {
+			DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{"42"},
+			GroupPolicy: channel.PolicyOpen, Agent: "assistant",
+		},
+		{Level: channel.OfGroup, Channel: "telegram", Conversation: "-100"}: {RequireMention: new(false)},
+	})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -46,7 +46,7 @@ func Evaluate(f Facts) Decision {
 	}
 	d.Admission = f.admissionFor(reason)
 	if reason != "" {
-		d.Setting = source(a, key)
+		d.Setting = cmp.Or(a.Sources[key], builtIn+key)
 	}
 	return d
 }
@@ -69,17 +69,13 @@ func (f *Facts) admissionFor(reason Reason) Admission {
 }
 
 func (f *Facts) letsBotIn() bool {
-	policy := f.Access.Group.Policy
-	if f.Conversation.Kind == Direct {
-		policy = f.Access.DM.Policy
-	}
 	switch f.Access.AllowBots {
 	case BotsAll:
 		return true
 	case BotsMentions:
 		return f.Access.Mentions.WasMentioned
 	case "":
-		return policy == "" // the gate sender blocks
+		return f.Access.DM.Policy == "" && f.Access.Group.Policy == "" // the gate sender blocks
 	}
 	return false
 }

@@ -3,8 +3,6 @@ package channel
 import (
 	"context"
 	"time"
-
-	"github.com/lingserve/lingserve/internal/ratelimit"
 )
 
 // Phase is what a stage tells.
@@ -41,6 +39,3 @@ type Trace struct {
 
 // Observer gets what happens. It is called synchronously and must not block.
 type Observer interface{ Observe(context.Context, Trace) }
-
-// Rate is how many messages are allowed in a minute, and how many at once. A PerMinute of 0 is no limit.
-type Rate = ratelimit.Rate

@@ -15,7 +15,8 @@ type Policy struct {
 	DMAllowFrom    []string // nil is no list
 	Group          PolicyKind
 	GroupAllowFrom []string
-	RouteAllowed   bool // the conversation, or the thread, is among those that the agent talks in
+	Only           []string // the groups where the agent talks, if they have no setting; nil: all
+	RouteAllowed   bool     // the conversation, or the thread, is among those that the agent talks in
 	RequireMention bool
 	Unmentioned    UnmentionedMode
 	Patterns       []string // names of the agent in texts
@@ -32,7 +33,9 @@ type Policy struct {
 	SystemPrompt   string
 	Timezone       string        // of the dates that the agent reads; "" is the agent's
 	Greeting       string        // the answer to /start; "" gives it to the agent
-	Limits         PolicyLimits  // of what is answered
+	SenderRate     int           // messages of a sender that are answered in a minute; 0 is no limit
+	SenderBurst    int           // and at once
+	ChatRate       int           // messages of a conversation that are answered in a minute; 0 is no limit
 	Agent          string        // "" is left to the routes
 	Debounce       time.Duration // 0 is off
 	SenderIDs      string        // in logs: plain or none
@@ -44,9 +47,6 @@ type Policy struct {
 
 	Sources map[string]string // of a setting, named by its key in [SettingsTable]: the path it was found at
 }
-
-// PolicyLimits are the rates of a place.
-type PolicyLimits struct{ SenderRate, ChatRate Rate }
 
 // Anyone is the entry of a list that stands for everybody. It counts under the policy open alone.
 const Anyone = "*"

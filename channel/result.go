@@ -19,14 +19,6 @@ const (
 	OutcomeCanceled Outcome = "canceled"
 )
 
-// Outcomes lists them.
-func Outcomes() []Outcome {
-	return []Outcome{
-		OutcomeVisible, OutcomeSilent, OutcomeObserved, OutcomeDeferred, OutcomeQueued, OutcomeBlocked, OutcomePartial, OutcomeUnknown,
-		OutcomeFailed, OutcomeCanceled,
-	}
-}
-
 // Result is what a turn came to, filled as far as it got.
 type Result struct {
 	TurnID, SessionKey string

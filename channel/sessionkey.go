@@ -36,15 +36,12 @@ func SessionKey(p KeyParts) string {
 }
 
 // ConversationOf returns the part of a session's id that all sessions of a conversation share, such as those of a principal: what stands
-// before the thread and the agent. It is "" for an id without marks, which a caller has chosen, and for a hash.
+// before the thread and the agent. It is "" for an id without a conversation, which a caller has chosen, and for a hash.
 func ConversationOf(key string) string {
-	if !strings.ContainsAny(key, "@:") || strings.Contains(key, "!") {
-		return ""
+	if parts := sessionParts.FindStringSubmatch(key); parts != nil {
+		return parts[1]
 	}
-	if at := strings.IndexAny(key, "#~"); at >= 0 {
-		key = key[:at]
-	}
-	return key
+	return ""
 }
 
 // ChannelOf returns the name of the channel that a session's id begins with, as [SessionKey] writes it; "" for an id that begins with none.

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Sessions stores where the last message of each session came from, because a turn that the server starts by itself goes there, and who owns a
+// Sessions stores where the messages of each session came from, so that what is kept of them can be erased, and who owns a
 // main session: the first sender of an admitted direct message, until the session is erased. It writes only changes.
 type Sessions struct{ values[origin] }
 
@@ -14,8 +14,7 @@ const maxPlaces = 16 // of one session; a main session can have several
 
 // origin is what is stored of a session.
 type origin struct {
-	Owner  string      `json:"owner,omitempty"` // of a main session
-	Last   *Row        `json:"last,omitempty"`
+	Owner  string      `json:"owner,omitempty"`  // of a main session
 	Places []WindowKey `json:"places,omitempty"` // where its messages came from, the newest last
 }
 
@@ -25,7 +24,6 @@ func NewSessions(store Texts) *Sessions { return &Sessions{newValues[origin](sto
 // Record stores the owner of a main session. With lastRoute it also stores where the message came from, for the session and for its main session;
 // a message of someone who does not own the main session changes nothing.
 func (s *Sessions) Record(ctx context.Context, r Row, lastRoute bool) error {
-	r.Reply.ReplyToID = Opt{} // a later turn does not reply to this message
 	if main := r.Route.MainSessionKey; main != "" {
 		owns := false
 		err := s.update(ctx, main, func(o *origin) {
@@ -46,21 +44,11 @@ func (s *Sessions) Record(ctx context.Context, r Row, lastRoute bool) error {
 	return s.update(ctx, r.SessionKey, func(o *origin) { o.add(r) })
 }
 
-// add makes r the last row.
+// add makes the place of r the last one.
 func (o *origin) add(r Row) {
-	o.Last = &r
 	place := WindowKey{Channel: r.Channel, Account: r.Account, Conversation: r.Conversation.ID, Thread: r.Conversation.ThreadID}
 	others := slices.DeleteFunc(o.Places, func(p WindowKey) bool { return p == place })
 	o.Places = append(others[max(0, len(others)+1-maxPlaces):], place)
-}
-
-// Last returns where the last message of a session came from. ok is false if that is unknown.
-func (s *Sessions) Last(ctx context.Context, session string) (r Row, ok bool, err error) {
-	o, err := s.load(ctx, hashedName(session))
-	if err != nil || o == nil || o.Last == nil {
-		return Row{}, false, err
-	}
-	return *o.Last, true, nil
 }
 
 // Places returns where the messages of a session came from; none for an unknown session.

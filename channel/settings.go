@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -28,27 +29,16 @@ const (
 // builtIn begins the path of a value that is not in the configuration.
 const builtIn = "default:"
 
-// source returns the path of the setting that supplied a value.
-func source(a *AccessFacts, key string) string {
-	if path, ok := a.Sources[key]; ok {
-		return path
-	}
-	return builtIn + key
-}
-
 // Level is a level of the configuration that can have a setting.
 type Level uint8
 
 // The levels, the most specific last. A setting can have several of them.
 const (
-	OfChannel Level = 1 << iota // channels.telegram.…
-	OfAccount                   // channels.telegram.accounts.work.…
+	OfChannel Level = 1 << iota // channels.telegram.…, and of an account, channels.telegram.accounts.work.…
 	OfDirect                    // channels.telegram.dm.42.…
 	OfGroup                     // channels.telegram.groups.-100.…
 	OfThread                    // channels.telegram.groups.-100.threads.7.…
 )
-
-const everywhere = OfChannel | OfAccount | OfDirect | OfGroup | OfThread
 
 // Place is the settings at one level of the configuration. A zero field is not set, so the next level decides. An empty list that is not
 // nil is set: it has no entries.
@@ -57,7 +47,7 @@ type Place struct {
 	DMAllowFrom    []string        `key:"dm.allow_from" levels:"accounts" help:"ids of people, or role:… for a role of the platform"`
 	GroupPolicy    PolicyKind      `key:"groups.policy" policy:"Group" levels:"groups" oneof:"disabled open allowlist" help:"who may talk in groups; unset: no one"`
 	GroupAllowFrom []string        `key:"groups.allow_from" levels:"groups" help:"ids of people; inherit: dm.allow_from"`
-	Only           []string        `key:"groups.only" policy:"" levels:"accounts" help:"ids of the groups where the agent talks; unset: all"`
+	Only           []string        `key:"groups.only" levels:"accounts" help:"ids of the groups where the agent talks; unset: all"`
 	Enabled        *bool           `key:"groups.enabled" policy:"RouteAllowed" levels:"conversations" help:"the agent talks in this group or thread"`
 	RequireMention *bool           `key:"groups.require_mention" levels:"groups" help:"the agent answers only messages that address it"`
 	Unmentioned    UnmentionedMode `key:"unmentioned" levels:"groups" oneof:"history drop observe" help:"other messages: kept for the next mention, dropped, or read without an answer"`
@@ -77,9 +67,9 @@ type Place struct {
 	SystemPrompt   *string         `key:"system_prompt" help:"instructions added to those of the agent"`
 	Timezone       string          `key:"timezone" check:"timezone" help:"time zone of dates, such as Europe/Berlin; unset: the agent's"`
 	Greeting       *string         `key:"greeting" help:"answer to /start; with \"\" the agent answers"`
-	SenderRate     *int            `key:"limits.sender_rate" min:"0" max:"1000000" policy:"Limits.SenderRate.PerMinute" levels:"accounts" help:"messages a minute of one sender; 0: unlimited"`
-	SenderBurst    *int            `key:"limits.sender_burst" min:"0" max:"1000000" policy:"Limits.SenderRate.Burst" levels:"accounts" help:"messages of one sender at once"`
-	ChatRate       *int            `key:"limits.chat_rate" min:"0" max:"1000000" policy:"Limits.ChatRate.PerMinute" levels:"accounts" help:"messages a minute of one conversation; 0: unlimited"`
+	SenderRate     *int            `key:"limits.sender_rate" min:"0" max:"1000000" levels:"accounts" help:"messages a minute of one sender; 0: unlimited"`
+	SenderBurst    *int            `key:"limits.sender_burst" min:"0" max:"1000000" levels:"accounts" help:"messages of one sender at once"`
+	ChatRate       *int            `key:"limits.chat_rate" min:"0" max:"1000000" levels:"accounts" help:"messages a minute of one conversation; 0: unlimited"`
 	SenderIDs      string          `key:"log.sender_ids" levels:"accounts" oneof:"plain none" help:"ids of senders in the log"`
 	Previews       *bool           `key:"log.previews" levels:"accounts" help:"first words of messages in the log (debug)"`
 }
@@ -93,7 +83,7 @@ type Setting struct {
 	Levels  Level
 
 	field  string // of Place
-	policy string // the path of the field in Policy; "" if the resolution of the value is special
+	policy string // the field of Policy
 }
 
 // SettingsTable returns all settings that every channel has, in the order of the fields of [Place].
@@ -165,23 +155,6 @@ func CheckTimezone(name string) error {
 	return nil
 }
 
-// apply copies the value of a place to a policy. It returns false if the place has none.
-func (s Setting) apply(p *Place, to *Policy) bool {
-	value := s.in(p)
-	if value.IsZero() {
-		return false
-	}
-	if s.policy == "" {
-		return true
-	}
-	field := reflect.ValueOf(to).Elem()
-	for name := range strings.SplitSeq(s.policy, ".") {
-		field = field.FieldByName(name)
-	}
-	field.Set(reflect.Indirect(value))
-	return true
-}
-
 // builtInPlace has the defaults of all settings.
 var builtInPlace = &Place{
 	Enabled:        new(true),
@@ -203,18 +176,17 @@ var builtInPlace = &Place{
 	Previews:       new(false),
 }
 
-// settingsTable has the fields of [Place]. Their tags are those of [Setting]; policy is the path of the field in [Policy] if that has another name.
+// settingsTable has the fields of [Place]. Their tags are those of [Setting]; policy is the field of [Policy] if that has another name.
 var settingsTable = func() (table []Setting) {
-	levels := map[string]Level{"": everywhere, "accounts": OfChannel | OfAccount, "groups": OfChannel | OfAccount | OfGroup | OfThread, "conversations": OfGroup | OfThread}
+	levels := map[string]Level{
+		"": OfChannel | OfDirect | OfGroup | OfThread, "accounts": OfChannel, "groups": OfChannel | OfGroup | OfThread, "conversations": OfGroup | OfThread,
+	}
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[Place]()) {
 		s := Setting{
 			Key: f.Tag.Get("key"), Help: f.Tag.Get("help"), OneOf: strings.Fields(f.Tag.Get("oneof")), Levels: levels[f.Tag.Get("levels")],
-			field: f.Name, policy: f.Name,
+			field: f.Name, policy: cmp.Or(f.Tag.Get("policy"), f.Name),
 		}
 		s.Default, _ = s.Text(builtInPlace)
-		if path, ok := f.Tag.Lookup("policy"); ok {
-			s.policy = path
-		}
 		table = append(table, s)
 	}
 	return table

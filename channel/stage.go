@@ -20,13 +20,6 @@ const (
 	StageFinalize  Stage = "finalize"
 )
 
-// Stages lists them.
-func Stages() []Stage {
-	return []Stage{
-		StageIngest, StageClassify, StagePreflight, StageResolve, StageAuthorize, StageAssemble, StageRecord, StageDispatch, StageFinalize,
-	}
-}
-
 // StageError is what a stage failed of.
 type StageError struct {
 	Stage Stage

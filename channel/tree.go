@@ -1,45 +1,41 @@
 package channel
 
 import (
+	"cmp"
 	"errors"
 	"maps"
+	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
+
+	"github.com/lingserve/lingserve/internal/yaml"
 )
 
-// Configuration is the section channels of a configuration, for [Tree.Set]. It must not change after that.
-type Configuration struct {
-	Channels map[string]ChannelPlace
+// Configuration is the section channels of a configuration, and the defaults of each channel, for [Tree.Set]. It must not change after that.
+type Configuration map[PlaceName]*Place
+
+// PlaceName says which settings of a channel a [Place] has. Without an account, they are those of all accounts.
+type PlaceName struct {
+	Level                                  Level // 0: the defaults of the channel, which are not in the configuration
+	Channel, Account, Conversation, Thread string
 }
 
-// ChannelPlace is the settings of a channel.
-type ChannelPlace struct {
-	AccountPlace
-	Accounts map[string]AccountPlace
-	Shipped  Place // the defaults of this channel
-}
-
-// Places returns all places of a channel, its defaults among them.
-func (c ChannelPlace) Places() (all []Place) {
-	for _, l := range (Configuration{map[string]ChannelPlace{"": c}}).places() {
-		all = append(all, *l.place)
+// Path returns the keys that lead to the place in the configuration.
+func (n PlaceName) Path() []string {
+	path := []string{"channels", n.Channel}
+	if n.Account != "" {
+		path = append(path, "accounts", n.Account)
 	}
-	return all
-}
-
-// AccountPlace is the settings of an account, or of all accounts of a channel.
-type AccountPlace struct {
-	Place
-	Directs map[string]Place      // by conversation
-	Groups  map[string]GroupPlace // by conversation
-}
-
-// GroupPlace is the settings of a group.
-type GroupPlace struct {
-	Place
-	Threads map[string]Place
+	switch n.Level {
+	case OfDirect:
+		path = append(path, "dm", n.Conversation)
+	case OfGroup:
+		path = append(path, "groups", n.Conversation)
+	case OfThread:
+		path = append(path, "groups", n.Conversation, "threads", n.Thread)
+	}
+	return path
 }
 
 // SettingError is a mistake in the settings.
@@ -50,18 +46,21 @@ type SettingError struct {
 
 func (e *SettingError) Error() string { return e.Path + ": " + e.Message }
 
-// Check returns contradictions between settings as joined [*SettingError]s, in the order of their paths. [Setting.Set] checks single values.
+// Check returns contradictions between settings as joined [*SettingError]s, in the order of their paths. [Setting.Check] checks single values.
 func (c Configuration) Check() error {
 	found := map[string]string{} // messages, by path
-	places := c.places()
-	for q, where := range places {
-		if where.path == "" {
+	for n := range c {
+		if n.Level == 0 {
 			continue
 		}
-		if name, ok := strings.CutSuffix(where.path, `."".`); ok {
-			found[name+`.""`] = "expected a name or an id, got none"
+		path, q := n.Path(), PolicyQuery{Channel: n.Channel, Account: n.Account, Conversation: n.Conversation, Thread: n.Thread, Kind: Group}
+		if path[len(path)-1] == "" {
+			found[yaml.Path(path...)] = "expected a name or an id, got none"
 		}
-		checkResolved(places.resolve(q), found)
+		if n.Level == OfDirect {
+			q.Kind = Direct
+		}
+		checkResolved(c.resolve(q), found)
 	}
 	var all []error
 	for _, path := range slices.Sorted(maps.Keys(found)) {
@@ -81,126 +80,66 @@ func checkResolved(r Policy, found map[string]string) {
 	}
 }
 
-// layer is a place and where it is in the configuration.
-type layer struct {
-	place *Place
-	path  string // with a dot at its end; "" if it is not in the configuration
-	level Level
-}
-
-// places are all places of a configuration, by the query that names exactly this place.
-type places map[PolicyQuery]layer
-
-// ofShipped is the kind in the query of a channel's defaults.
-const ofShipped ChatType = "shipped"
-
-func (c Configuration) places() places {
-	all := places{}
-	for name, ch := range c.Channels {
-		path, q := "channels."+pathPart(name)+".", PolicyQuery{Channel: name}
-		ch.addPlaces(all, path, q, OfChannel)
-		all[PolicyQuery{Channel: name, Kind: ofShipped}] = layer{place: &ch.Shipped}
-		for account, a := range ch.Accounts {
-			q.Account = account
-			a.addPlaces(all, path+"accounts."+pathPart(account)+".", q, OfAccount)
-		}
-	}
-	return all
-}
-
-func (a AccountPlace) addPlaces(all places, path string, q PolicyQuery, level Level) {
-	all[q] = layer{&a.Place, path, level}
-	for id, direct := range a.Directs {
-		q.Kind, q.Conversation = Direct, id
-		all[q] = layer{&direct, path + "dm." + pathPart(id) + ".", OfDirect}
-	}
-	for id, group := range a.Groups {
-		q.Kind, q.Conversation, q.Thread = Group, id, ""
-		path := path + "groups." + pathPart(id) + "."
-		all[q] = layer{&group.Place, path, OfGroup}
-		for id, thread := range group.Threads {
-			q.Thread = id
-			all[q] = layer{&thread, path + "threads." + pathPart(id) + ".", OfThread}
-		}
-	}
-}
-
-// pathPart quotes a name that is not one part of a path.
-func pathPart(s string) string {
-	if s == "" || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == '.' || r == '"' || r == 0x7f }) {
-		return strconv.Quote(s)
-	}
-	return s
-}
-
-// layers returns the places that decide a query, the most specific first: threads, conversations, accounts, the channel, and defaults. Some
-// platforms make a thread a conversation, whose parent is the group.
-func (all places) layers(q PolicyQuery) (found []layer) {
-	scopes := []PolicyQuery{{Kind: Direct, Conversation: q.Conversation}}
+// layers returns the names of the places that decide a query, the most specific first: threads, conversations, accounts, the channel, and its
+// defaults. Some platforms make a thread a conversation, whose parent is the group.
+func (c Configuration) layers(q PolicyQuery) (names []PlaceName) {
+	scopes := []PlaceName{{Level: OfDirect, Conversation: q.Conversation}}
 	if q.Kind != Direct {
-		scopes = slices.DeleteFunc([]PolicyQuery{
-			{Kind: Group, Conversation: q.Conversation, Thread: q.Thread},
-			{Kind: Group, Conversation: q.Parent, Thread: q.Conversation},
-			{Kind: Group, Conversation: q.Parent, Thread: q.Thread},
-		}, func(thread PolicyQuery) bool { return thread.Thread == "" })
-		scopes = append(scopes, PolicyQuery{Kind: Group, Conversation: q.Conversation}, PolicyQuery{Kind: Group, Conversation: q.Parent})
+		scopes = []PlaceName{
+			{Level: OfThread, Conversation: q.Conversation, Thread: q.Thread},
+			{Level: OfThread, Conversation: q.Parent, Thread: q.Conversation},
+			{Level: OfThread, Conversation: q.Parent, Thread: q.Thread},
+			{Level: OfGroup, Conversation: q.Conversation},
+			{Level: OfGroup, Conversation: q.Parent},
+		}
 	}
-	for _, scope := range append(scopes, PolicyQuery{}, PolicyQuery{Kind: ofShipped}) {
-		scope.Channel = q.Channel
-		for _, account := range slices.Compact([]string{q.Account, ""}) {
-			scope.Account = account
-			if l, ok := all[scope]; ok {
-				found = append(found, l)
+	for _, n := range append(scopes, PlaceName{Level: OfChannel}, PlaceName{}) {
+		n.Channel = q.Channel
+		for _, n.Account = range slices.Compact([]string{q.Account, ""}) {
+			if c[n] != nil {
+				names = append(names, n)
 			}
 		}
 	}
-	return append(found, layer{place: builtInPlace})
+	return names
 }
 
-// resolve returns the policy of a query: each setting is that of the first layer that has it.
-func (all places) resolve(q PolicyQuery) Policy {
-	layers := all.layers(q)
+// resolve returns the policy of a query: each setting is that of the first layer that has it, or else its default.
+func (c Configuration) resolve(q PolicyQuery) Policy {
+	layers := c.layers(q)
 	p := Policy{Sources: make(map[string]string, len(settingsTable))}
-	enabled := false  // the setting enabled is in the configuration
-	var only []string // else the conversations that the agent talks in
+	policy := reflect.ValueOf(&p).Elem()
 	for _, s := range settingsTable {
-		for _, l := range layers {
-			if !s.apply(l.place, &p) {
-				continue
+		place, source := builtInPlace, builtIn+s.Key
+		if i := slices.IndexFunc(layers, func(n PlaceName) bool { return !s.in(c[n]).IsZero() }); i >= 0 {
+			place = c[layers[i]]
+			if layers[i].Level != 0 {
+				key, _ := s.At(layers[i].Level)
+				source = yaml.Path(layers[i].Path()...) + "." + key
 			}
-			if s.Key == keyOnly {
-				only = l.place.Only
-			}
-			key, _ := s.At(l.level)
-			p.Sources[s.Key] = l.path + key
-			if l.path == "" {
-				p.Sources[s.Key] = builtIn + s.Key
-			}
-			enabled = enabled || s.Key == keyEnabled && l.path != ""
-			break
+		}
+		if value := s.in(place); !value.IsZero() {
+			policy.FieldByName(s.policy).Set(reflect.Indirect(value))
+			p.Sources[s.Key] = source
 		}
 	}
 	if slices.Equal(p.GroupAllowFrom, []string{Inherit}) {
 		p.GroupAllowFrom = p.DMAllowFrom
-		if from, ok := p.Sources[keyDMAllowFrom]; ok {
-			p.Sources[keyGroupAllowFrom] = from
-		}
+		p.Sources[keyGroupAllowFrom] = cmp.Or(p.Sources[keyDMAllowFrom], p.Sources[keyGroupAllowFrom])
 	}
-	if !enabled && only != nil {
+	if p.Only != nil && strings.HasPrefix(p.Sources[keyEnabled], builtIn) { // the conversation has no setting of its own
 		p.Sources[keyEnabled] = p.Sources[keyOnly]
-		p.RouteAllowed = slices.ContainsFunc(only, func(id string) bool { return id == Anyone || id == q.Conversation || id == q.Parent })
+		p.RouteAllowed = slices.ContainsFunc(p.Only, func(id string) bool { return id == Anyone || id == q.Conversation || id == q.Parent })
 	}
 	return p
 }
-
-var _ Settings = (*Tree)(nil)
 
 // Tree is [Settings] from a configuration that can change while the server runs.
 type Tree struct {
 	// Commands becomes the field of every [Policy]. Set it before the first call of Policy.
 	Commands func(text string, exact bool) bool
 
-	current atomic.Pointer[places] // nil: there is no configuration
+	current atomic.Pointer[Configuration] // nil: there is none
 }
 
 // NewTree returns the settings of a configuration. An error joins [*SettingError]s.
@@ -214,17 +153,17 @@ func (t *Tree) Set(c Configuration) error {
 	if err := c.Check(); err != nil {
 		return err
 	}
-	t.current.Store(new(c.places()))
+	t.current.Store(&c)
 	return nil
 }
 
 // Policy returns the policy of a query. Without a configuration, it admits no one.
 func (t *Tree) Policy(q PolicyQuery) Policy {
-	now := t.current.Load()
-	if now == nil {
-		return Policy{}
+	c := t.current.Load()
+	if c == nil {
+		return Policy{ErrorNotice: true}
 	}
-	p := now.resolve(q)
+	p := c.resolve(q)
 	p.Commands = t.Commands
 	return p
 }

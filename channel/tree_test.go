@@ -23,8 +23,17 @@ func tree(t testing.TB, c channel.Configuration) *channel.Tree {
 }
 
 // at is a configuration of one channel.
-func at(p channel.ChannelPlace) channel.Configuration {
-	return channel.Configuration{Channels: map[string]channel.ChannelPlace{"telegram": p}}
+func at(p channel.Place) channel.Configuration { return channel.Configuration{ofChannel: &p} }
+
+var ofChannel = channel.PlaceName{Level: channel.OfChannel, Channel: "telegram"}
+
+// ofGroup names a group, or a thread in it.
+func ofGroup(account, id, thread string) channel.PlaceName {
+	n := channel.PlaceName{Level: channel.OfGroup, Channel: "telegram", Account: account, Conversation: id, Thread: thread}
+	if thread != "" {
+		n.Level = channel.OfThread
+	}
+	return n
 }
 
 func group(id string) channel.PolicyQuery {
@@ -56,7 +65,7 @@ func TestSettingsResolveFieldByFieldFromTheMostSpecificLevel(t *testing.T) {
 				path  string
 			}{
 				{channel.OfChannel, "channels.telegram."},
-				{channel.OfAccount, "channels.telegram.accounts.work."},
+				{channel.OfChannel, "channels.telegram.accounts.work."},
 				{channel.OfGroup, "channels.telegram.groups.-100."},
 				{channel.OfGroup, "channels.telegram.accounts.work.groups.-100."},
 				{channel.OfThread, "channels.telegram.groups.-100.threads.7."},
@@ -139,13 +148,11 @@ func set(t testing.TB, s channel.Setting, p *channel.Place, text string) {
 }
 
 func configuration(p [6]channel.Place) channel.Configuration {
-	group := func(g, thread channel.Place) map[string]channel.GroupPlace {
-		return map[string]channel.GroupPlace{"-100": {Place: g, Threads: map[string]channel.Place{"7": thread}}}
+	return channel.Configuration{
+		ofChannel: &p[0], {Level: channel.OfChannel, Channel: "telegram", Account: "work"}: &p[1],
+		ofGroup("", "-100", ""): &p[2], ofGroup("work", "-100", ""): &p[3],
+		ofGroup("", "-100", "7"): &p[4], ofGroup("work", "-100", "7"): &p[5],
 	}
-	return at(channel.ChannelPlace{
-		AccountPlace: channel.AccountPlace{Place: p[0], Groups: group(p[2], p[4])},
-		Accounts:     map[string]channel.AccountPlace{"work": {Place: p[1], Groups: group(p[3], p[5])}},
-	})
 }
 
 // sameAs compares the field of a policy that a setting is about with a place that says it.
@@ -165,9 +172,9 @@ func sameAs(s channel.Setting, p channel.Policy, want channel.Place) error {
 		"match_mutable": {p.MatchMutable, want.MatchMutable}, "error_notice": {p.ErrorNotice, want.ErrorNotice},
 		"log.previews": {p.Previews, want.Previews}, "debounce": {p.Debounce, want.Debounce},
 		"system_prompt": {p.SystemPrompt, want.SystemPrompt}, "greeting": {p.Greeting, want.Greeting}, "timezone": {p.Timezone, want.Timezone},
-		"limits.sender_rate":  {p.Limits.SenderRate.PerMinute, want.SenderRate},
-		"limits.sender_burst": {p.Limits.SenderRate.Burst, want.SenderBurst},
-		"limits.chat_rate":    {p.Limits.ChatRate.PerMinute, want.ChatRate},
+		"limits.sender_rate":  {p.SenderRate, want.SenderRate},
+		"limits.sender_burst": {p.SenderBurst, want.SenderBurst},
+		"limits.chat_rate":    {p.ChatRate, want.ChatRate},
 	}
 	if f, ok := pointers[s.Key]; ok {
 		switch v := f[1].(type) {
@@ -198,12 +205,10 @@ func sameAs(s channel.Setting, p channel.Policy, want channel.Place) error {
 // CH-103: some platforms make a thread a conversation of its own.
 func TestAThreadThatIsAConversationHasTheSettingsOfItsParent(t *testing.T) {
 	no, yes := false, true
-	s := tree(t, at(channel.ChannelPlace{AccountPlace: channel.AccountPlace{
-		Groups: map[string]channel.GroupPlace{"outer": {
-			Place:   channel.Place{RequireMention: &no, Agent: "of outer"},
-			Threads: map[string]channel.Place{"inner": {RequireMention: &yes, Agent: "of inner"}},
-		}},
-	}}))
+	s := tree(t, channel.Configuration{
+		ofGroup("", "outer", ""):      {RequireMention: &no, Agent: "of outer"},
+		ofGroup("", "outer", "inner"): {RequireMention: &yes, Agent: "of inner"},
+	})
 	for inner, want := range map[string]bool{"inner": true, "other": false} {
 		q := group(inner)
 		q.Parent = "outer"
@@ -222,9 +227,9 @@ func TestAThreadThatIsAConversationHasTheSettingsOfItsParent(t *testing.T) {
 // CH-102
 func TestTheListOfGroupsIsThatOfDirectConversationsOnlyIfItSaysSo(t *testing.T) {
 	with := func(list []string) channel.Policy {
-		return tree(t, at(channel.ChannelPlace{AccountPlace: channel.AccountPlace{Place: channel.Place{
+		return tree(t, at(channel.Place{
 			DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{"42"}, GroupPolicy: channel.PolicyAllowlist, GroupAllowFrom: list,
-		}}})).Policy(group("-100"))
+		})).Policy(group("-100"))
 	}
 	who := channel.Identity{IDs: []string{"42"}}
 	for name, test := range map[string]struct {
@@ -244,17 +249,14 @@ func TestTheListOfGroupsIsThatOfDirectConversationsOnlyIfItSaysSo(t *testing.T) 
 // CH-101: the gate route.
 func TestOnlyConversationsThatAreAllowedAreAnswered(t *testing.T) {
 	no, yes := false, true
-	s := tree(t, at(channel.ChannelPlace{
-		AccountPlace: channel.AccountPlace{
-			Place: channel.Place{GroupPolicy: channel.PolicyOpen, Only: []string{"listed", "off", "threads"}},
-			Groups: map[string]channel.GroupPlace{
-				"off":     {Place: channel.Place{Enabled: &no}},
-				"on":      {Place: channel.Place{Enabled: &yes}},
-				"threads": {Place: channel.Place{Enabled: &no}, Threads: map[string]channel.Place{"7": {Enabled: &yes}}},
-			},
-		},
-		Accounts: map[string]channel.AccountPlace{"all": {Place: channel.Place{Only: []string{"*"}}}},
-	}))
+	s := tree(t, channel.Configuration{
+		ofChannel:                   {GroupPolicy: channel.PolicyOpen, Only: []string{"listed", "off", "threads"}},
+		ofGroup("", "off", ""):      {Enabled: &no},
+		ofGroup("", "on", ""):       {Enabled: &yes},
+		ofGroup("", "threads", ""):  {Enabled: &no},
+		ofGroup("", "threads", "7"): {Enabled: &yes},
+		{Level: channel.OfChannel, Channel: "telegram", Account: "all"}: {Only: []string{"*"}},
+	})
 	for name, test := range map[string]struct {
 		query channel.PolicyQuery
 		want  bool
@@ -285,14 +287,14 @@ func TestOnlyConversationsThatAreAllowedAreAnswered(t *testing.T) {
 func TestAChannelsOwnDefaultsComeBeforeTheBuiltInOnes(t *testing.T) {
 	shipped := channel.Place{DMPolicy: channel.PolicyOpen, CommandMode: channel.CommandsSenders, Agent: "shipped"}
 	q := channel.PolicyQuery{Channel: "telegram", Conversation: "1", Kind: channel.Direct}
-	s := tree(t, at(channel.ChannelPlace{Shipped: shipped}))
+	s := tree(t, channel.Configuration{{Channel: "telegram"}: &shipped})
 	if p := s.Policy(q); p.DM != channel.PolicyOpen || p.CommandMode != channel.CommandsSenders || p.Sources["dm.policy"] != "default:dm.policy" {
 		t.Errorf("%+v", p)
 	}
 	if agent := s.Policy(channel.PolicyQuery{Channel: "telegram"}).Agent; agent != "shipped" {
 		t.Errorf("the agent is %q", agent)
 	}
-	s = tree(t, at(channel.ChannelPlace{Shipped: shipped, AccountPlace: channel.AccountPlace{Place: channel.Place{DMPolicy: channel.PolicyDisabled, Agent: "own"}}}))
+	s = tree(t, channel.Configuration{{Channel: "telegram"}: &shipped, ofChannel: {DMPolicy: channel.PolicyDisabled, Agent: "own"}})
 	if p := s.Policy(q); p.DM != channel.PolicyDisabled || p.CommandMode != channel.CommandsSenders {
 		t.Errorf("%+v", p)
 	}
@@ -319,27 +321,24 @@ func TestAChannelThatIsNotConfiguredAdmitsNobody(t *testing.T) {
 
 // CH-101, CH-102, CH-105: what cannot be meant is an error, with its path.
 func TestMistakesOfSettingsAreErrorsWithTheirPath(t *testing.T) {
-	place := func(p channel.Place) channel.ChannelPlace {
-		return channel.ChannelPlace{AccountPlace: channel.AccountPlace{Place: p}}
-	}
-	inGroup := func(outer, p channel.Place) channel.ChannelPlace {
-		return channel.ChannelPlace{AccountPlace: channel.AccountPlace{Place: outer, Groups: map[string]channel.GroupPlace{"-1": {Place: p}}}}
+	inGroup := func(outer, p channel.Place) channel.Configuration {
+		return channel.Configuration{ofChannel: &outer, ofGroup("", "-1", ""): &p}
 	}
 	for name, test := range map[string]struct {
-		place channel.ChannelPlace
-		want  []string
+		all  channel.Configuration
+		want []string
 	}{
 		"everybody on an allowlist": {
-			place(channel.Place{DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{"1", "*"}}),
+			at(channel.Place{DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{"1", "*"}}),
 			[]string{`channels.telegram.dm.allow_from: "*" in the list has no effect with the policy allowlist; set dm.policy: open to admit everybody`},
 		},
 		"everybody is paired": {
-			place(channel.Place{DMPolicy: channel.PolicyPairing, DMAllowFrom: []string{"*"}}),
+			at(channel.Place{DMPolicy: channel.PolicyPairing, DMAllowFrom: []string{"*"}}),
 			[]string{`channels.telegram.dm.allow_from: "*" in the list has no effect with the policy pairing`},
 		},
-		"everybody on an open list": {place(channel.Place{DMPolicy: channel.PolicyOpen, DMAllowFrom: []string{"*"}}), nil},
+		"everybody on an open list": {at(channel.Place{DMPolicy: channel.PolicyOpen, DMAllowFrom: []string{"*"}}), nil},
 		"everybody on the allowlist of groups": {
-			place(channel.Place{GroupPolicy: channel.PolicyAllowlist, GroupAllowFrom: []string{"*"}}),
+			at(channel.Place{GroupPolicy: channel.PolicyAllowlist, GroupAllowFrom: []string{"*"}}),
 			[]string{`channels.telegram.groups.allow_from: "*" in the list`},
 		},
 		"a list above, and the policy below": {
@@ -347,25 +346,22 @@ func TestMistakesOfSettingsAreErrorsWithTheirPath(t *testing.T) {
 			[]string{`channels.telegram.groups.allow_from: "*" in the list`},
 		},
 		"everybody by inheriting": {
-			place(channel.Place{DMPolicy: channel.PolicyOpen, DMAllowFrom: []string{"*"}, GroupPolicy: channel.PolicyAllowlist, GroupAllowFrom: []string{"inherit"}}),
+			at(channel.Place{DMPolicy: channel.PolicyOpen, DMAllowFrom: []string{"*"}, GroupPolicy: channel.PolicyAllowlist, GroupAllowFrom: []string{"inherit"}}),
 			[]string{`channels.telegram.dm.allow_from: "*" in the list has no effect with the policy allowlist; set groups.policy: open to admit everybody`},
 		},
 		"an id with a dot": {
-			channel.ChannelPlace{Accounts: map[string]channel.AccountPlace{"a.b": {
-				Groups: map[string]channel.GroupPlace{"c d": {Threads: map[string]channel.Place{"7": {GroupPolicy: channel.PolicyAllowlist, GroupAllowFrom: []string{"*"}}}}},
-			}}},
+			channel.Configuration{ofGroup("a.b", "c d", "7"): {GroupPolicy: channel.PolicyAllowlist, GroupAllowFrom: []string{"*"}}},
 			[]string{`channels.telegram.accounts."a.b".groups."c d".threads.7.allow_from: "*" in the list`},
 		},
 		"ids of nothing": {
-			channel.ChannelPlace{AccountPlace: channel.AccountPlace{
-				Directs: map[string]channel.Place{"": {}},
-				Groups:  map[string]channel.GroupPlace{"-1": {Threads: map[string]channel.Place{"": {}}}},
-			}},
+			channel.Configuration{
+				{Level: channel.OfDirect, Channel: "telegram"}: {}, {Level: channel.OfThread, Channel: "telegram", Conversation: "-1"}: {},
+			},
 			[]string{`channels.telegram.dm."": expected a name or an id`, `channels.telegram.groups.-1.threads."": expected`},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := channel.NewTree(at(test.place))
+			s, err := channel.NewTree(test.all)
 			if len(test.want) == 0 {
 				if err != nil {
 					t.Error(err)
@@ -395,8 +391,8 @@ func TestMistakesOfSettingsAreErrorsWithTheirPath(t *testing.T) {
 }
 
 func TestAChangeOfTheConfigurationIsInForceAtOnce(t *testing.T) {
-	open := at(channel.ChannelPlace{AccountPlace: channel.AccountPlace{Place: channel.Place{DMPolicy: channel.PolicyOpen, Agent: "a"}}})
-	shut := at(channel.ChannelPlace{AccountPlace: channel.AccountPlace{Place: channel.Place{DMPolicy: channel.PolicyDisabled, Agent: "b"}}})
+	open := at(channel.Place{DMPolicy: channel.PolicyOpen, Agent: "a"})
+	shut := at(channel.Place{DMPolicy: channel.PolicyDisabled, Agent: "b"})
 	q := channel.PolicyQuery{Channel: "telegram", Conversation: "1", Kind: channel.Direct}
 	s := tree(t, open)
 	before := s.Policy(q)
@@ -410,7 +406,7 @@ func TestAChangeOfTheConfigurationIsInForceAtOnce(t *testing.T) {
 	if agent := s.Policy(channel.PolicyQuery{Channel: "telegram"}).Agent; agent != "b" {
 		t.Errorf("the agent is %q", agent)
 	}
-	if err := s.Set(at(channel.ChannelPlace{AccountPlace: channel.AccountPlace{Place: channel.Place{DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{"*"}}}})); err == nil {
+	if err := s.Set(at(channel.Place{DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{"*"}})); err == nil {
 		t.Fatal("no error")
 	}
 	if again := s.Policy(q); again.DM != channel.PolicyDisabled {

@@ -50,8 +50,6 @@ type Sink interface {
 	Emit(_ context.Context, kind ReplyKind, p Payload) error
 	// Preview is the newest text of the block that is open.
 	Preview(p Payload)
-	// Do sends by itself, or does not where nothing may be seen: then the receipt is suppressed.
-	Do(_ context.Context, b Block, send func(context.Context) (Receipt, error)) (Receipt, error)
 }
 
 // IsCanceled reports whether an error means that the turn was ended on purpose: by a person, the lane, the server's end, or the caller of its
@@ -86,12 +84,6 @@ type HistoryHint struct {
 	Sender       SenderFacts
 	Conversation ConversationFacts
 	LoadMedia    func(context.Context) ([]MediaFact, error)
-}
-
-// LetsIn says whether the gates let a message in.
-func LetsIn(f *Facts) bool {
-	a := Evaluate(*f).Admission.Kind
-	return a == Dispatch || a == ObserveOnly
 }
 
 // Label is what a sender is called in the envelope.

@@ -71,11 +71,11 @@ var notForwarded = []string{"Authorization", "Cookie", "Expect", "Connection", "
 func (c *Cluster) Forward(w http.ResponseWriter, r *http.Request, f Forwarding) {
 	if _, forwarded := From(r.Context()); forwarded {
 		w.Header().Set(refusedHeader, "1") // the first replica decides what its client gets
-		c.o.Refuse(w, r, http.StatusServiceUnavailable, detailUnavailable, retryAfter)
+		writeProblem(w, http.StatusServiceUnavailable, detailUnavailable, retryAfter)
 		return
 	}
 	if int64(len(f.Body)) > c.o.MaxBody {
-		c.o.Refuse(w, r, http.StatusRequestEntityTooLarge, detailTooLarge, 0)
+		writeProblem(w, http.StatusRequestEntityTooLarge, detailTooLarge, 0)
 		return
 	}
 	r = access.WithoutTicket(r)
@@ -156,7 +156,7 @@ func repeatable(r *http.Request) bool {
 func (c *Cluster) refuseOrBreak(w http.ResponseWriter, r *http.Request, status int, detail string) {
 	comesBack := r.Method == http.MethodGet || r.Header.Get("Last-Event-ID") != ""
 	if !comesBack || !strings.Contains(strings.Join(r.Header["Accept"], ","), "text/event-stream") {
-		c.o.Refuse(w, r, status, detail, retryAfter)
+		writeProblem(w, status, detail, retryAfter)
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -167,7 +167,7 @@ func (c *Cluster) refuseOrBreak(w http.ResponseWriter, r *http.Request, status i
 	panic(http.ErrAbortHandler)
 }
 
-func writeProblem(w http.ResponseWriter, _ *http.Request, status int, detail string, retry time.Duration) {
+func writeProblem(w http.ResponseWriter, status int, detail string, retry time.Duration) {
 	if retry > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(retry.Seconds())))
 	}
@@ -179,10 +179,11 @@ func writeProblem(w http.ResponseWriter, _ *http.Request, status int, detail str
 // Handler verifies requests that other replicas have forwarded, and calls next for those that are valid. [From] returns what was signed.
 func (c *Cluster) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !c.beginHandler() {
+		c.handlers.Enter()
+		defer c.handlers.Leave()
+		if c.base.Err() != nil { // Close may not have waited for it
 			panic(http.ErrAbortHandler)
 		}
-		defer c.handlers.Done()
 		e, body, err := c.receive(w, r)
 		if err != nil {
 			c.reject(w, r, err)
@@ -223,11 +224,11 @@ func (c *Cluster) receive(w http.ResponseWriter, r *http.Request) (envelope, []b
 func (c *Cluster) reject(w http.ResponseWriter, r *http.Request, err error) {
 	c.log.WarnContext(r.Context(), "rejected a forwarded request", "reason", err.Error(), "remote", r.RemoteAddr)
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge { // the client gets this response
-		writeProblem(w, r, http.StatusRequestEntityTooLarge, detailTooLarge, 0)
+		writeProblem(w, http.StatusRequestEntityTooLarge, detailTooLarge, 0)
 		return
 	}
 	w.Header().Set(refusedHeader, "1")
-	writeProblem(w, r, http.StatusForbidden, "this listener serves only requests that a replica of this cluster has signed", 0)
+	writeProblem(w, http.StatusForbidden, "this listener serves only requests that a replica of this cluster has signed", 0)
 }
 
 // bufferPool has the buffers for bodies of responses.

@@ -452,14 +452,3 @@ func TestBodyOverTheLimitIsRefused(t *testing.T) {
 		text(t, response)
 	}
 }
-
-func TestCallerCanWriteRefusals(t *testing.T) {
-	a := join(t, newDatabase(time.Now), cluster.Options{Refuse: func(w http.ResponseWriter, _ *http.Request, status int, detail string, retry time.Duration) {
-		w.WriteHeader(status)
-		_, _ = fmt.Fprint(w, retry, " ", detail)
-	}})
-	response := do(t, forwardFrom(t, a, "unknown"))
-	if body := text(t, response); response.StatusCode != 503 || !strings.HasPrefix(body, "1s the server that holds this") {
-		t.Errorf("%d %s", response.StatusCode, body)
-	}
-}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -34,22 +35,18 @@ type Leases struct {
 	c      *Cluster
 	prefix string
 	store  LeaseStore
+	local  tape.Leases // of the callers of this replica: one at a time has a lease, tries to get it, or frees it
 
-	mu     sync.Mutex        // guards the following fields, and freeing and held of all leases
-	users  map[string]*lease // of this replica, by name: each has the lease, tries to get it, or frees it
+	mu     sync.Mutex        // guards the following fields
+	held   map[string]*lease // that this replica has, as far as it knows, by name
 	checks int               // calls of check
 }
 
 // lease implements [tape.Lease].
 type lease struct {
-	l       *Leases
-	name    string
-	freeing bool
-	held    bool            // this replica has the lease, as far as it knows
 	lost    context.Context // ends when the lease is lost
 	lose    context.CancelFunc
-	exited  chan struct{} // closed when the next caller of this replica may try to get the lease
-	once    sync.Once
+	release func()
 }
 
 var _ tape.Leaser = (*Leases)(nil)
@@ -62,7 +59,7 @@ func (c *Cluster) Leases(kind string, s LeaseStore) *Leases {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.leases[kind] == nil {
-		c.leases[kind] = &Leases{c: c, prefix: kind + "/", store: s, users: map[string]*lease{}}
+		c.leases[kind] = &Leases{c: c, prefix: kind + "/", store: s, held: map[string]*lease{}}
 	}
 	return c.leases[kind]
 }
@@ -75,68 +72,42 @@ func (l *Leases) Lease(ctx context.Context, name string, wait bool) (tape.Lease,
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(l.c.base, func() { cancel(context.Cause(l.c.base)) })()
-	e, err := l.enter(ctx, name, wait, false)
+	local, err := l.local.Lease(ctx, name, wait)
 	if err != nil {
 		return nil, err
 	}
-	if err := e.acquire(ctx, wait); err != nil {
-		l.exit(e)
+	e := &lease{}
+	e.lost, e.lose = context.WithCancel(context.Background())
+	e.release = sync.OnceFunc(func() {
+		l.free(name)
+		local.Release()
+	})
+	if err := l.acquire(ctx, name, wait, e); err != nil {
+		local.Release()
 		return nil, err
 	}
 	return e, nil
 }
 
-// enter waits until no other caller of this replica uses the lease. Without wait, it waits only for one that frees the lease.
-func (l *Leases) enter(ctx context.Context, name string, wait, freeing bool) (*lease, error) {
-	for ctx.Err() == nil {
-		l.mu.Lock()
-		other := l.users[name]
-		if other == nil {
-			e := &lease{l: l, name: name, freeing: freeing, exited: make(chan struct{})}
-			e.lost, e.lose = context.WithCancel(context.Background())
-			l.users[name] = e
-			l.mu.Unlock()
-			return e, nil
-		}
-		mayWait := wait || other.freeing && !freeing
-		l.mu.Unlock()
-		if !mayWait {
-			return nil, tape.ErrLeased
-		}
-		select {
-		case <-other.exited:
-		case <-ctx.Done():
-		}
-	}
-	return nil, context.Cause(ctx)
-}
-
-// exit lets the next caller of this replica use the lease.
-func (l *Leases) exit(e *lease) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.users, e.name)
-	close(e.exited)
-}
-
-// acquire gets the lease in the database.
-func (e *lease) acquire(ctx context.Context, wait bool) error {
-	l := e.l
+// acquire gets a lease in the database.
+func (l *Leases) acquire(ctx context.Context, name string, wait bool, e *lease) error {
 	for pauses := backoff.New(firstPause, maxPause); ; {
 		l.mu.Lock()
 		checks := l.checks
 		l.mu.Unlock()
-		holder, err := l.store.TakeLease(ctx, l.prefix+e.name, l.c.ID(), l.c.Alive())
+		holder, err := l.store.TakeLease(ctx, l.prefix+name, l.c.ID(), l.c.Alive())
 		switch {
 		case err != nil:
-			l.c.setLeasesDue() // it may have been written
+			l.c.leasesDue.Store(true) // it may have been written
 			return err
 		case holder == l.c.ID():
 			l.mu.Lock()
-			e.held = l.checks == checks // else it may have been lost during a gap in the heartbeats
-			held := e.held
+			acquired := l.checks == checks // else it may have been lost during a gap in the heartbeats
+			if acquired {
+				l.held[name] = e
+			}
 			l.mu.Unlock()
-			if held {
+			if acquired {
 				return nil
 			}
 		case !wait:
@@ -153,31 +124,26 @@ func (e *lease) acquire(ctx context.Context, wait bool) error {
 func (e *lease) Lost() <-chan struct{} { return e.lost.Done() }
 
 // Release implements [tape.Lease]. If the database is away, the lease is freed when it is back.
-func (e *lease) Release() {
-	e.once.Do(func() {
-		e.l.mu.Lock()
-		e.freeing, e.held = true, false
-		e.l.mu.Unlock()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(e.l.c.base), freeTimeout)
-		defer cancel()
-		if e.l.store.FreeLease(ctx, e.l.prefix+e.name, e.l.c.ID()) != nil {
-			e.l.c.setLeasesDue()
-		}
-		e.l.exit(e)
-	})
+func (e *lease) Release() { e.release() }
+
+// free frees a lease in the database.
+func (l *Leases) free(name string) {
+	l.mu.Lock()
+	delete(l.held, name)
+	l.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.c.base), freeTimeout)
+	defer cancel()
+	if l.store.FreeLease(ctx, l.prefix+name, l.c.ID()) != nil {
+		l.c.leasesDue.Store(true)
+	}
 }
 
 // check closes Lost of the leases that are not this replica's any more, and frees those that no caller of this replica uses. The cluster calls it
 // after a gap in the heartbeats, and if the outcome of a call of the store is unknown.
 func (l *Leases) check(ctx context.Context) error {
-	held := map[string]*lease{}
 	l.mu.Lock()
 	l.checks++
-	for name, e := range l.users {
-		if e.held {
-			held[name] = e
-		}
-	}
+	held := maps.Clone(l.held)
 	l.mu.Unlock()
 	names, err := l.store.LeasesOf(ctx, l.c.ID())
 	if err != nil {
@@ -190,9 +156,9 @@ func (l *Leases) check(ctx context.Context) error {
 		}
 		if held[name] != nil {
 			delete(held, name)
-		} else if e, err := l.enter(ctx, name, false, true); err == nil { // else a caller uses it
+		} else if unused, err := l.local.Lease(ctx, name, false); err == nil { // else a caller uses it
 			err = l.store.FreeLease(ctx, l.prefix+name, l.c.ID())
-			l.exit(e)
+			unused.Release()
 			if err != nil {
 				return err
 			}

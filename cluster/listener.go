@@ -65,23 +65,3 @@ func (c *Cluster) Serve(next http.Handler) {
 		}
 	})
 }
-
-// closeServer closes all connections first: a handler that returned before would give its response a clean end.
-func (c *Cluster) closeServer() {
-	c.mu.Lock()
-	c.closing = true
-	c.mu.Unlock()
-	_ = c.server.Close()
-	_ = c.listener.Close() // the server does not know it before Serve
-	c.handlers.Wait()
-}
-
-// beginHandler reports whether the cluster is open. If so, Close waits for c.handlers.Done.
-func (c *Cluster) beginHandler() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.closing {
-		c.handlers.Add(1)
-	}
-	return !c.closing
-}

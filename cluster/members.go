@@ -12,10 +12,12 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"github.com/lingserve/lingserve/internal/gate"
 	"github.com/lingserve/lingserve/store"
 )
 
@@ -38,15 +40,13 @@ type Store interface {
 // Options are the settings of [Join]. Store is required; the zero value of the others is a default.
 type Options struct {
 	Store     Store
-	ID        string // must be new at each start of the process; default: random
-	Version   string // of the program
-	Reach     string // host:port of the database; the local address of a route to it is the default address; "" means loopback
-	Listen    string // host:port of the internal listener; default: a free port at the default address
-	Advertise string // host:port at which others reach the listener; default: its own address
-	MaxBody   int64  // maximum size of a forwarded body in bytes; default: 32 MiB
-	// Refuse writes the response to a request that cannot be forwarded. Default: a problem document (RFC 9457) with Retry-After.
-	Refuse func(w http.ResponseWriter, r *http.Request, status int, detail string, retry time.Duration)
-	Log    *slog.Logger // default: none
+	ID        string       // must be new at each start of the process; default: random
+	Version   string       // of the program
+	Reach     string       // host:port of the database; the local address of a route to it is the default address; "" means loopback
+	Listen    string       // host:port of the internal listener; default: a free port at the default address
+	Advertise string       // host:port at which others reach the listener; default: its own address
+	MaxBody   int64        // maximum size of a forwarded body in bytes; default: 32 MiB
+	Log       *slog.Logger // default: none
 }
 
 const (
@@ -77,7 +77,7 @@ type Cluster struct {
 	base     context.Context // parent of all members' lifetimes; ends with Close
 	stop     context.CancelCauseFunc
 	tasks    sync.WaitGroup // all goroutines of the cluster
-	handlers sync.WaitGroup // forwarded requests that this replica serves
+	handlers gate.Gate      // forwarded requests that this replica serves
 	close    func() error
 
 	storeCalls     chan struct{} // has room for one: calls of the store are one after another; guards the following fields
@@ -89,10 +89,10 @@ type Cluster struct {
 	steadySince time.Time // start of its heartbeats without a gap
 	dbTime      time.Time // database's time at localTime
 	localTime   time.Time
-	closing     bool
 	failedSince time.Time          // the first heartbeat that failed without one that succeeded since; zero: none
 	leases      map[string]*Leases // by kind
-	leasesDue   bool               // they must be checked: others may have declared this replica dead
+
+	leasesDue atomic.Bool // they must be checked: others may have declared this replica dead
 }
 
 type memberState int
@@ -112,14 +112,8 @@ type member struct {
 
 // Join opens the internal listener, writes the first heartbeat and reads the secret. The replica is a member until Drain or Close.
 func Join(ctx context.Context, o Options) (*Cluster, error) {
-	if o.Store == nil {
-		panic("cluster: Join needs a store")
-	}
 	o.ID = cmp.Or(o.ID, rand.Text())
 	o.MaxBody = cmp.Or(o.MaxBody, 32<<20)
-	if o.Refuse == nil {
-		o.Refuse = writeProblem
-	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -152,12 +146,6 @@ func Join(ctx context.Context, o Options) (*Cluster, error) {
 
 // ID returns the id of this replica.
 func (c *Cluster) ID() string { return c.local.ID }
-
-// Address returns the address of a replica's internal listener; "" if the replica is unknown, dead or has left.
-func (c *Cluster) Address(id string) string {
-	address, _ := c.route(id)
-	return address
-}
 
 // route returns the address and the lifetime of a replica; "" if it is unknown, dead or has left.
 func (c *Cluster) route(id string) (string, context.Context) {
@@ -207,7 +195,9 @@ func (c *Cluster) Close() error { return c.close() }
 func (c *Cluster) shutDown() error {
 	c.stop(errors.New("this replica was closed"))
 	err := c.Drain(context.WithoutCancel(c.base))
-	c.closeServer()
+	_ = c.server.Close()   // first all connections: a handler that returned before would give its response a clean end
+	_ = c.listener.Close() // the server does not know it before Serve
+	c.handlers.Wait(nil)
 	c.tasks.Wait()
 	c.transport.CloseIdleConnections()
 	return err
@@ -305,27 +295,19 @@ func (c *Cluster) exchange(ctx context.Context) (err error) {
 
 // checkLeases finds out which leases this replica has lost, after a gap in its heartbeats and while it is not a member.
 func (c *Cluster) checkLeases(ctx context.Context) error {
-	c.mu.Lock()
-	due, kinds := c.leasesDue, slices.Collect(maps.Values(c.leases))
-	c.leasesDue = false
-	c.mu.Unlock()
-	if !due {
+	if !c.leasesDue.Swap(false) {
 		return nil
 	}
+	c.mu.Lock()
+	kinds := slices.Collect(maps.Values(c.leases))
+	c.mu.Unlock()
 	for _, l := range kinds {
 		if err := l.check(ctx); err != nil {
-			c.setLeasesDue()
+			c.leasesDue.Store(true)
 			return fmt.Errorf("check the leases of this replica: %w", err)
 		}
 	}
 	return nil
-}
-
-// setLeasesDue makes the next heartbeat check the leases.
-func (c *Cluster) setLeasesDue() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.leasesDue = true
 }
 
 // update replaces the members by a list that was read at a time of the database's clock. It returns the ids of those that it declares dead.
@@ -371,13 +353,15 @@ func (c *Cluster) update(list []Replica, now time.Time) (died []string) {
 func (c *Cluster) updateSteady(list []Replica) bool {
 	i := slices.IndexFunc(list, func(r Replica) bool { return r.ID == c.local.ID })
 	if i < 0 {
-		c.lastSeen, c.leasesDue = time.Time{}, true
+		c.lastSeen = time.Time{}
+		c.leasesDue.Store(true)
 		return false
 	}
 	seen := list[i].Seen
 	gap := seen.Sub(c.lastSeen)
 	if c.lastSeen.IsZero() || gap < 0 || gap > maxGap { // a negative gap: the database's clock was set back
-		c.steadySince, c.leasesDue = seen, true
+		c.steadySince = seen
+		c.leasesDue.Store(true)
 	}
 	c.lastSeen = seen
 	return seen.Sub(c.steadySince) >= deadAfter

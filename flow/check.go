@@ -11,10 +11,8 @@ import (
 // link finds out what starts what, and reports what cannot work: triggers that nothing fires, bots that wait for themselves
 // or start each other without end, and bots that write over each other.
 func (l *loader) link(s *spec) {
-	index := map[string]int{}
 	var names []string
-	for i, b := range s.bots {
-		index[b.name] = i
+	for _, b := range s.bots {
 		names = append(names, b.name)
 		s.steps = append(s.steps, &b.step)
 	}
@@ -23,10 +21,11 @@ func (l *loader) link(s *spec) {
 	}
 	for i, st := range s.steps {
 		for _, t := range st.on {
-			l.sources(s, index, names, listener{t, i})
+			l.sources(s, names, listener{t, i})
 		}
 	}
-	for _, b := range s.bots {
+	s.starts = make([][]int, len(s.bots))
+	for i, b := range s.bots {
 		b.refused = b.unread
 		for _, t := range b.on {
 			b.refused = b.refused || len(t.sources) == 0
@@ -34,6 +33,9 @@ func (l *loader) link(s *spec) {
 		}
 		slices.Sort(b.sources)
 		b.sources = slices.Compact(b.sources)
+		for _, source := range b.sources {
+			s.starts[source] = append(s.starts[source], i)
+		}
 	}
 	if len(s.bots) == 0 || l.unclear {
 		return
@@ -46,11 +48,11 @@ func (l *loader) link(s *spec) {
 }
 
 // sources finds the bots that can fire a trigger, and enters it into their listeners.
-func (l *loader) sources(s *spec, index map[string]int, names []string, to listener) {
+func (l *loader) sources(s *spec, names []string, to listener) {
 	t := to.trigger
 	for _, n := range t.names {
-		i, ok := index[n.Text]
-		if !ok {
+		i := slices.Index(names, n.Text)
+		if i < 0 {
 			l.Errorf(n, "on", "%s", notOneOf("unknown bot", n.Text, names))
 			t.bots, t.sources = nil, nil
 			return
@@ -91,17 +93,6 @@ func writers(bots []*botSpec) string {
 	return list(roots)
 }
 
-// targets lists, for each bot, the bots that it can start.
-func (s *spec) targets() [][]int {
-	out := make([][]int, len(s.bots))
-	for i, b := range s.bots {
-		for _, source := range b.sources {
-			out[source] = append(out[source], i)
-		}
-	}
-	return out
-}
-
 // closure marks what can be reached from the marked ones.
 func closure(marked []bool, edges [][]int) {
 	var walk func(i int)
@@ -127,7 +118,7 @@ func (l *loader) reachable(s *spec) {
 		// A bot whose trigger was refused is not reported a second time, nor is what it starts.
 		reached[i] = len(b.sources) == 0
 	}
-	closure(reached, s.targets())
+	closure(reached, s.starts)
 	for i, b := range s.bots {
 		if !reached[i] {
 			l.Errorf(b.on[0].at, "on", "%s never starts: no bot without on: leads to this trigger", b.name)
@@ -137,11 +128,10 @@ func (l *loader) reachable(s *spec) {
 
 // selfWaits reports bots that wait for the end of what they can start themselves.
 func (l *loader) selfWaits(s *spec) (found bool) {
-	targets := s.targets()
 	for i, b := range s.bots {
 		from := make([]bool, len(s.bots))
 		from[i] = true
-		closure(from, targets)
+		closure(from, s.starts)
 		for _, t := range b.on {
 			if !t.ends() {
 				continue
@@ -160,14 +150,13 @@ func (l *loader) selfWaits(s *spec) (found bool) {
 
 // cycles reports bots that start each other without a bound.
 func (l *loader) cycles(s *spec) {
-	targets := s.targets()
 	state := make([]byte, len(s.bots)) // 0 new, 1 on the way, 2 done
 	var way []int
 	var walk func(i int)
 	walk = func(i int) {
 		state[i] = 1
 		way = append(way, i)
-		for _, next := range targets[i] {
+		for _, next := range s.starts[i] {
 			switch {
 			case s.bots[next].bounded || state[next] == 2:
 			case state[next] == 0:
@@ -226,13 +215,13 @@ func (l *loader) collisions(s *spec) {
 
 // early marks the bots that start with the run, and those that start while others of them write.
 func (s *spec) early() []bool {
-	marked, edges := make([]bool, len(s.bots)), s.targets()
+	marked, edges := make([]bool, len(s.bots)), make([][]int, len(s.bots))
 	waits := func(i int) bool {
 		return slices.ContainsFunc(s.bots[i].on, func(t *trigger) bool { return t.kind >= onDone })
 	}
 	for i, b := range s.bots {
 		marked[i] = b.on == nil
-		edges[i] = slices.DeleteFunc(edges[i], waits)
+		edges[i] = slices.DeleteFunc(slices.Clone(s.starts[i]), waits)
 	}
 	closure(marked, edges)
 	return marked

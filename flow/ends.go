@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/lingserve/lingserve/bot"
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // fail ends a start of bot i that could not be made; c is its bot, nil where it has none. ev has no start where a condition has failed.
@@ -72,7 +73,7 @@ func (r *run) failed(i, start int, root string, err error) (reactions []func(), 
 	}
 	name := r.spec.bots[i].name
 	f, _ := bot.Describe(err)
-	failure := encode(map[string]any{"code": f.Code, "message": f.Message, "bot": name})
+	failure := rawjson.MustMarshal(map[string]any{"code": f.Code, "message": f.Message, "bot": name})
 	ev := event{Event: &eventVars{Bot: name}, Error: failure, Root: &root, by: start}
 	reactions = r.locked(func() (acts []func()) {
 		for _, step := range r.spec.onFailure(i) {
@@ -135,7 +136,7 @@ func (r *run) finalizeEnds() (over []endedWait, more bool) {
 			possible[w.step] = true // these ends, when they come, can start it
 		}
 	}
-	closure(possible, r.edges)
+	closure(possible, r.spec.starts)
 	for i := range r.bots {
 		p := &r.bots[i]
 		if possible[i] || p.ended {

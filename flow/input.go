@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
 	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/internal/schema"
 )
@@ -19,18 +21,45 @@ var anyObject = json.RawMessage(`{"type":"object"}`)
 // a digit. A JSON string becomes the property of a schema with exactly one required property that is a string; nothing and
 // null become an empty object. Properties that are missing get the default of their schema. Errors are *[InputError].
 func Prepare(w Workflow, input json.RawMessage) (map[string]any, error) {
-	if c, ok := w.(interface{ schema() *inputSchema }); ok {
-		return c.schema().prepare(input)
+	s := w.schema()
+	wrong := func(format string, args ...any) (map[string]any, error) {
+		return nil, &InputError{[]Problem{{"", fmt.Sprintf(format, args...)}}}
 	}
-	text := w.Info().Input
-	if text == nil {
-		text = anyObject
+	var v any
+	if len(bytes.TrimSpace(input)) > 0 {
+		var err error
+		if v, err = jsonschema.UnmarshalJSON(bytes.NewReader(input)); err != nil {
+			return wrong("invalid JSON: %s", strings.TrimPrefix(err.Error(), "json: "))
+		}
 	}
-	s, err := compileInput(text)
-	if err != nil {
-		return nil, fmt.Errorf("workflow %s: input schema: %w", w.Info().Name, err)
+	var object map[string]any
+	switch v := v.(type) {
+	case nil:
+		object = map[string]any{}
+	case map[string]any:
+		object = v
+	case string:
+		if s.shortcut == "" {
+			return wrong("got a string, expected an object; a plain string works only for a workflow with exactly one required property, of type string")
+		}
+		object = map[string]any{s.shortcut: v}
+	default:
+		return wrong("got %s, expected an object", rawjson.Kind(input))
 	}
-	return s.prepare(input)
+	for name, text := range s.defaults {
+		if _, ok := object[name]; ok {
+			continue
+		}
+		object[name], _ = jsonschema.UnmarshalJSON(bytes.NewReader(text)) // it was encoded above
+	}
+	if misfits := s.compiled.Check(object, maxProblems); len(misfits) > 0 {
+		found := make([]Problem, len(misfits))
+		for i, m := range misfits {
+			found[i] = Problem{schema.Pointer(m.At), m.Message}
+		}
+		return nil, &InputError{found}
+	}
+	return object, nil
 }
 
 // maxProblems bounds what is reported of one input.
@@ -87,67 +116,20 @@ func compileInput(text []byte) (*inputSchema, error) {
 		if s.defaults == nil {
 			s.defaults = map[string][]byte{}
 		}
-		s.defaults[name] = encode(value)
+		s.defaults[name] = rawjson.MustMarshal(value)
 	}
 	return s, nil
 }
 
-func types(v any) []string {
-	switch v := v.(type) {
-	case string:
-		return []string{v}
-	case []any:
-		var out []string
-		for _, t := range v {
-			s, _ := t.(string)
-			out = append(out, s)
-		}
-		return out
+// types lists the types that a schema names.
+func types(v any) (names []string) {
+	if name, ok := v.(string); ok {
+		return []string{name}
 	}
-	return nil
-}
-
-func (s *inputSchema) prepare(input json.RawMessage) (map[string]any, error) {
-	wrong := func(format string, args ...any) (map[string]any, error) {
-		return nil, &InputError{[]Problem{{"", fmt.Sprintf(format, args...)}}}
+	list, _ := v.([]any)
+	for _, t := range list {
+		name, _ := t.(string)
+		names = append(names, name)
 	}
-	var v any
-	if len(bytes.TrimSpace(input)) > 0 {
-		var err error
-		if v, err = decode(input); err != nil {
-			return wrong("invalid JSON: %s", strings.TrimPrefix(err.Error(), "json: "))
-		}
-	}
-	var object map[string]any
-	switch v := v.(type) {
-	case nil:
-		object = map[string]any{}
-	case map[string]any:
-		object = v
-	case string:
-		if s.shortcut == "" {
-			return wrong("got a string, expected an object; a plain string works only for a workflow with exactly one required property, of type string")
-		}
-		object = map[string]any{s.shortcut: v}
-	default:
-		return wrong("got %s, expected an object", rawjson.Kind(input))
-	}
-	for name, text := range s.defaults {
-		if _, ok := object[name]; ok {
-			continue
-		}
-		value, err := decode(text)
-		if err != nil {
-			return nil, fmt.Errorf("default of %s: %w", name, err)
-		}
-		object[name] = value
-	}
-	if misfits := s.compiled.Check(object, maxProblems); len(misfits) > 0 {
-		found := make([]Problem, len(misfits))
-		for i, m := range misfits {
-			found[i] = Problem{schema.Pointer(m.At), m.Message}
-		}
-		return nil, &InputError{found}
-	}
-	return object, nil
+	return names
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/ling"
 )
 
@@ -40,7 +41,7 @@ func TestInputIsChecked(t *testing.T) {
 		{"a number", `7`, `: got a number, expected an object`},
 		{"a list", `[]`, `: got an array, expected an object`},
 		{"not JSON", `{"question"`, `: invalid JSON: unexpected EOF`},
-		{"two values", `{"question":"a"} {}`, `: invalid JSON: expected nothing after the first value`},
+		{"two values", `{"question":"a"} {}`, `: invalid JSON: invalid character after top-level value`},
 		{"several problems, by pointer", `{"level":"dog","count":9,"qestion":"x","tags":["a",1,null],"deep":{}}`, `/count: expected at most 5
 /deep/a~1b: this property is required
 /level: expected one of "child", "adult"
@@ -67,7 +68,7 @@ func TestInputIsChecked(t *testing.T) {
 				}
 				text = strings.Join(lines, "\n")
 			} else {
-				text = string(encode(got))
+				text = string(rawjson.MustMarshal(got))
 			}
 			if diff := cmp.Diff(test.want, text); diff != "" {
 				t.Error(diff)
@@ -117,19 +118,6 @@ func TestAPlainStringNeedsOneRequiredString(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		})
-	}
-}
-
-type foreign struct{ Workflow }
-
-func (foreign) Info() Info {
-	return Info{Name: "x", Input: json.RawMessage(`{"required":["a"],"properties":{"a":{"type":"string"}}}`)}
-}
-
-func TestAnyWorkflowIsPrepared(t *testing.T) {
-	got, err := Prepare(foreign{}, json.RawMessage(`"v"`))
-	if err != nil || got["a"] != "v" {
-		t.Errorf("got %v, %v", got, err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/internal/yaml"
 )
 
@@ -153,7 +154,7 @@ func (l *loader) value(n *yaml.Node, sc *scope) value {
 			v = append(v, piece{json: []byte(",")})
 		}
 		if n.Kind == yaml.Mapping {
-			v = append(v, piece{json: append(encode(n.Keys[i].Text), ':')})
+			v = append(v, piece{json: append(rawjson.MustMarshal(n.Keys[i].Text), ':')})
 		}
 		v = append(v, l.value(item, sc)...)
 	}

@@ -44,23 +44,15 @@ func compilePattern(text string) (*jsonuri.Pattern, error) {
 	return p, nil
 }
 
+// uriSegment is a segment of a uri. A backslash escapes what is behind it.
+var uriSegment = regexp.MustCompile(`(?s)(?:[^/\\]|\\.?)*`)
+
 // splitURI splits a uri at its slashes and leaves the escapes as they are.
 func splitURI(uri string) []string {
 	if uri == "" {
 		return nil
 	}
-	var out []string
-	start := 0
-	for i := 0; i < len(uri); i++ {
-		switch uri[i] {
-		case '\\':
-			i++
-		case '/':
-			out = append(out, uri[start:i])
-			start = i + 1
-		}
-	}
-	return append(out, uri[start:])
+	return uriSegment.FindAllString(uri, -1)
 }
 
 var (

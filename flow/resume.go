@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 
 	"github.com/lingserve/lingserve/internal/rawjson"
-	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/ling"
 )
 
@@ -36,20 +35,13 @@ type note struct {
 	Handled  bool            `json:"handled,omitempty"`
 }
 
-func (r *run) note(n note) { r.manager.Note(encode(n)) }
-
-// maxNoted is how long a value is that a note has, in bytes of JSON. A longer one is left out: it is in the document.
-const maxNoted = 512
+func (r *run) note(n note) { r.manager.Note(rawjson.MustMarshal(n)) }
 
 // noteStart notes that bot i is started.
 func (r *run) noteStart(i int, ev event) {
 	n := note{Do: noteStart, Start: ev.start, Bot: i, By: ev.by, Wait: ev.wait}
 	if ev.Event != nil {
-		if vars := *ev.Event; len(vars.Value) > maxNoted {
-			vars.Value = nil
-			ev.Event = &vars
-		}
-		n.Event = encode(ev)
+		n.Event = rawjson.MustMarshal(ev)
 	}
 	r.note(n)
 }
@@ -189,7 +181,6 @@ func (r *run) resume(notes [][]byte) bool {
 		retractAll(m)
 		return false
 	}
-	document := m.Tube().Document(true)
 	again, back := h.cut()
 	r.retract(h, back)
 	r.note(note{Do: noteResume})
@@ -211,7 +202,8 @@ func (r *run) resume(notes [][]byte) bool {
 		case s.ended:
 			p.finished++
 		default:
-			s.ev = s.event(document)
+			_ = json.Unmarshal(s.Event, &s.ev) // a start that nothing has fired has none
+			s.ev.start, s.ev.by, s.ev.wait = s.Start, s.By, s.Wait
 		}
 		if s.failed {
 			failed[r.spec.bots[s.Bot].name]++
@@ -258,14 +250,4 @@ func (r *run) retract(h *history, back []*started) {
 		}
 	}
 	r.manager.TakeBack(parts, kept)
-}
-
-// event is what has fired the start, with values as they are in the document.
-func (s *started) event(document *jsonuri.Document) (ev event) {
-	_ = json.Unmarshal(s.note.Event, &ev) // a start that nothing has fired has none
-	ev.start, ev.by, ev.wait = s.Start, s.By, s.Wait
-	if e := ev.Event; e != nil && e.URI != nil && e.Value == nil {
-		e.Value, _ = document.Get(*e.URI)
-	}
-	return ev
 }

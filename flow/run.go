@@ -1,12 +1,9 @@
 package flow
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -31,7 +28,6 @@ type run struct {
 	manager *ling.Manager
 	vars    map[string]any // input and params; not changed
 	input   string         // the message of bots that have none of their own
-	edges   [][]int        // which bots a bot can start
 
 	templates *prompt.Budget // of the time of all templates
 
@@ -40,11 +36,11 @@ type run struct {
 	waits   []waiting    // of the spec's waits
 	hits    []bool       // of steps: a trigger has fired
 	started int          // of all bots
-	limited bool         // that the limit of all bots was reached has been reported
 	number  int          // of the last start
 	fired   map[int]bool // waits that were over before the run was resumed
 	settled bool         // that nothing can start any more has been seen
-	warned  map[int]bool // steps whose conditions were warned of
+
+	reported map[string]bool // what is reported once
 }
 
 // waiting is how far a wait is.
@@ -61,7 +57,6 @@ type progress struct {
 	running  int
 	queue    []event // of the starts that wait for a place; at most max
 	ended    bool    // and no more can come
-	limited  bool    // that max was reached has been reported
 }
 
 func (p *progress) active() bool { return p.running+len(p.queue) > 0 }
@@ -84,20 +79,6 @@ type eventVars struct {
 	Bot   string          `json:"bot"`
 }
 
-// addTo adds the variables of the event.
-func (ev event) addTo(vars map[string]any) {
-	if e := ev.Event; e != nil {
-		of := map[string]any{"bot": e.Bot}
-		if e.URI != nil {
-			of["uri"], of["match"], of["value"] = *e.URI, e.Match, e.Value
-		}
-		vars["event"] = of
-	}
-	if ev.Error != nil {
-		vars["error"] = ev.Error
-	}
-}
-
 // maxTemplateTime is how long all templates of a run may take together. Those of an ordinary run take some milliseconds; a hostile workflow in
 // a request could keep a processor busy for minutes.
 const maxTemplateTime = 10 * time.Second
@@ -106,8 +87,8 @@ const maxTemplateTime = 10 * time.Second
 // config names a model or options, they go before the workflow's own, and those of a bot before both.
 func (s *spec) Run(ctx context.Context, m *ling.Manager, input map[string]any) error {
 	r := &run{
-		spec: s, manager: m, edges: s.targets(), bots: make([]progress, len(s.bots)), waits: make([]waiting, len(s.waits)),
-		hits: make([]bool, len(s.steps)), warned: map[int]bool{}, templates: prompt.NewBudget(maxTemplateTime),
+		spec: s, manager: m, bots: make([]progress, len(s.bots)), waits: make([]waiting, len(s.waits)),
+		hits: make([]bool, len(s.steps)), reported: map[string]bool{}, templates: prompt.NewBudget(maxTemplateTime),
 	}
 	for i, w := range s.waits {
 		r.waits[i].left = len(w.trigger.bots)
@@ -171,38 +152,22 @@ func defaultMessage(input map[string]any) string {
 			}
 		}
 	}
-	return string(encode(input))
-}
-
-// encode writes a value of templates as JSON; none of them can fail.
-func encode(v any) []byte {
-	text, err := rawjson.Marshal(v)
-	if err != nil {
-		return []byte("null")
-	}
-	return text
+	return string(rawjson.MustMarshal(input))
 }
 
 // variables are what templates can read. The result so far is a copy of the document, so it is made only for those that name it.
 func (r *run) variables(ev event, templates ...*template) map[string]any {
 	vars := maps.Clone(r.vars)
-	ev.addTo(vars)
+	if ev.Event != nil {
+		vars["event"] = json.RawMessage(rawjson.MustMarshal(ev.Event))
+	}
+	if ev.Error != nil {
+		vars["error"] = ev.Error
+	}
 	if slices.ContainsFunc(templates, func(t *template) bool { return t != nil && t.result }) {
 		vars["result"] = r.manager.Peek(true).Result
 	}
 	return vars
-}
-
-// decode reads a JSON text; numbers stay as they are written.
-func decode(text []byte) (v any, err error) {
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber()
-	if err = d.Decode(&v); err == nil {
-		if _, end := d.Token(); end != io.EOF {
-			err = errors.New("expected nothing after the first value")
-		}
-	}
-	return v, err
 }
 
 // over says that the run is canceled: nothing more is started.
@@ -239,19 +204,26 @@ func (r *run) prepare(i int, ev event) (act func(), fires bool) {
 	return func() { r.send(e, vars) }, true
 }
 
+// firstTime notes what is reported once, and says whether it was not. It is called with mu held.
+func (r *run) firstTime(what string) bool {
+	defer func() { r.reported[what] = true }()
+	return !r.reported[what]
+}
+
 func (r *run) prepareStart(i int, ev event) (act func(), fires bool) {
 	b, p := r.spec.bots[i], &r.bots[i]
-	reached, what := &p.limited, fmt.Sprintf("%s reached its limit max: %d; the server did not start it again", b.name, b.max)
-	if p.started < b.max {
-		reached, what = &r.limited, fmt.Sprintf("the workflow reached its limit of %d bots; the server started no more", r.spec.limits.bots)
-	}
+	limit := ""
 	switch {
-	case p.started < b.max && r.started < r.spec.limits.bots:
-	case *reached:
-		return nothing, false
-	default:
-		*reached = true
-		return func() { r.manager.Report(b.name, &bot.Failure{Code: bot.CodeLimitReached, Message: what}) }, false
+	case p.started >= b.max:
+		limit = fmt.Sprintf("%s reached its limit max: %d; the server did not start it again", b.name, b.max)
+	case r.started >= r.spec.limits.bots:
+		limit = fmt.Sprintf("the workflow reached its limit of %d bots; the server started no more", r.spec.limits.bots)
+	}
+	if limit != "" {
+		if !r.firstTime(limit) {
+			return nothing, false
+		}
+		return func() { r.manager.Report(b.name, &bot.Failure{Code: bot.CodeLimitReached, Message: limit}) }, false
 	}
 	p.started++
 	r.started++
@@ -441,7 +413,7 @@ func (r *run) completed(b *botSpec, start int, kind triggerKind, uri string, val
 			continue
 		}
 		stars, _ := l.trigger.pattern.Stars(uri)
-		ev := event{Event: &eventVars{URI: &uri, Value: encode(value), Match: stars, Bot: b.name}, by: start}
+		ev := event{Event: &eventVars{URI: &uri, Value: rawjson.MustMarshal(value), Match: stars, Bot: b.name}, by: start}
 		r.decide(func() []func() {
 			act, _ := r.prepare(l.step, ev)
 			return []func(){act}

@@ -8,19 +8,20 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/bot/prompt"
+	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/internal/yaml"
 	"github.com/lingserve/lingserve/jsonuri"
 )
 
 // spec is a workflow that was read from text and checked. It does not change.
 type spec struct {
-	info    Info
-	input   *inputSchema
+	described
 	model   string // "" is the server's; several, separated by commas, are a fallback chain
 	options adapter.Options
 	bots    []*botSpec
 	events  []*eventSpec
 	steps   []*step // of the bots, then of the events
+	starts  [][]int // by bot: the bots that it can start
 	filter  *filter
 	limits  limits
 	waits   []listener // triggers that wait for the end of bots
@@ -54,9 +55,6 @@ func (s *spec) event(i int) *eventSpec {
 	}
 	return s.events[i-len(s.bots)]
 }
-
-func (s *spec) Info() Info           { return s.info }
-func (s *spec) schema() *inputSchema { return s.input }
 
 // limits bound a run.
 type limits struct {
@@ -237,7 +235,7 @@ func (v value) render(budget *prompt.Budget, vars map[string]any) (out []byte, e
 			if err != nil {
 				return nil, err
 			}
-			text = encode(rendered)
+			text = rawjson.MustMarshal(rendered)
 		}
 		out = append(out, text...)
 	}

@@ -3,6 +3,7 @@ package flow
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/lingserve/lingserve/jsonuri"
@@ -36,8 +37,7 @@ func (r *run) warnOfCondition(i int, doubt string) {
 		w.Message, w.Bot = fmt.Sprintf("the bot %q is not started: its condition is false, because %s", name, doubt), name
 	}
 	r.mu.Lock()
-	warn := doubt != "" && !r.warned[i]
-	r.warned[i] = r.warned[i] || warn
+	warn := doubt != "" && r.firstTime("condition of step "+strconv.Itoa(i))
 	r.mu.Unlock()
 	if warn {
 		r.warn(w)

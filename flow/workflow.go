@@ -9,13 +9,23 @@ import (
 	"github.com/lingserve/lingserve/ling"
 )
 
-// Workflow is something that can be run under a name. It is immutable and safe for concurrent use.
+// Workflow is something that can be run under a name: [ParseSpec] and [Func] make one. It is immutable and safe for concurrent use.
 type Workflow interface {
 	Info() Info
 	// Run starts the workflow on m and returns when it has started its first bots; work that goes on is registered with m.
 	// input has been checked by [Prepare]. The caller closes m.
 	Run(ctx context.Context, m *ling.Manager, input map[string]any) error
+	schema() *inputSchema
 }
+
+// described has what every workflow has.
+type described struct {
+	info  Info
+	input *inputSchema
+}
+
+func (d *described) Info() Info           { return d.info }
+func (d *described) schema() *inputSchema { return d.input }
 
 // Info describes a workflow to its users.
 type Info struct {
@@ -41,17 +51,13 @@ func Func(name, description string, input json.RawMessage, run func(ctx context.
 	if err != nil {
 		panic(fmt.Sprintf("flow: the input schema of %s: %v", name, err))
 	}
-	return &function{Info{Name: name, Description: description, Input: input}, s, run}
+	return &function{described{Info{Name: name, Description: description, Input: input}, s}, run}
 }
 
 type function struct {
-	info  Info
-	input *inputSchema
-	run   func(context.Context, *ling.Manager, map[string]any) error
+	described
+	run func(context.Context, *ling.Manager, map[string]any) error
 }
-
-func (f *function) Info() Info           { return f.info }
-func (f *function) schema() *inputSchema { return f.input }
 
 func (f *function) Run(ctx context.Context, m *ling.Manager, input map[string]any) error {
 	if _, ok := m.Resumed(); ok {

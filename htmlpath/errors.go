@@ -2,7 +2,8 @@ package htmlpath
 
 import (
 	"errors"
-	"fmt"
+
+	"github.com/lingserve/lingserve/jsonuri"
 )
 
 // ErrNoDocument says that text in repair mode has no tag in it.
@@ -11,17 +12,6 @@ var ErrNoDocument = errors.New("htmlpath: no HTML in the text")
 // ErrClosed says that text was written to a parser after its Close.
 var ErrClosed = errors.New("htmlpath: write after close")
 
-// LimitError says which limit a document went over.
-type LimitError struct {
-	Limit  string // "depth", "path", "tag" or "document"
-	Max    int64
-	Offset int64 // bytes before the tag that is too much; of "document", the limit
-}
-
-func (e *LimitError) Error() string {
-	unit := "bytes"
-	if e.Limit == "depth" {
-		unit = "levels"
-	}
-	return fmt.Sprintf("byte %d: the %s exceeds its limit of %d %s", e.Offset, e.Limit, e.Max, unit)
-}
+// LimitError says which limit a document went over: "depth", "path", "tag" or "document". Its Offset counts the bytes before the tag
+// that is too much; of "document", it is the limit.
+type LimitError = jsonuri.LimitError

@@ -21,14 +21,14 @@ func TestLimitsAreErrorsOfTheirOwn(t *testing.T) {
 		{
 			"depth", "<a><b></b><c><br></c></a>", "<a><b><c><d>",
 			Options{MaxDepth: 3},
-			LimitError{"depth", 3, 9},
+			LimitError{Limit: "depth", Max: 3, Offset: 9},
 			"byte 9: the depth exceeds its limit of 3 levels",
 		},
-		{"depth of a void element", "<a><br></a>", "<a><b><br>", Options{MaxDepth: 2}, LimitError{"depth", 2, 6}, ""},
-		{"tag", "<p>x<abcdefgh>y", "<p>x<abcdefghi>y", Options{MaxTag: 10}, LimitError{"tag", 10, 4}, "byte 4: the tag exceeds its limit of 10 bytes"},
-		{"open tag", "<p><abcdefgh>", "<p>x<abcdefghij", Options{MaxTag: 10}, LimitError{"tag", 10, 4}, ""},
-		{"path", "<a><b></b></a>", "<a><bc>", Options{MaxPath: 9}, LimitError{"path", 9, 3}, "byte 3: the path exceeds its limit of 9 bytes"},
-		{"document", "<p>12345", "<p>123456", Options{MaxBytes: 8}, LimitError{"document", 8, 8}, "byte 8: the document exceeds its limit of 8 bytes"},
+		{"depth of a void element", "<a><br></a>", "<a><b><br>", Options{MaxDepth: 2}, LimitError{Limit: "depth", Max: 2, Offset: 6}, ""},
+		{"tag", "<p>x<abcdefgh>y", "<p>x<abcdefghi>y", Options{MaxTag: 10}, LimitError{Limit: "tag", Max: 10, Offset: 4}, "byte 4: the tag exceeds its limit of 10 bytes"},
+		{"open tag", "<p><abcdefgh>", "<p>x<abcdefghij", Options{MaxTag: 10}, LimitError{Limit: "tag", Max: 10, Offset: 4}, ""},
+		{"path", "<a><b></b></a>", "<a><bc>", Options{MaxPath: 9}, LimitError{Limit: "path", Max: 9, Offset: 3}, "byte 3: the path exceeds its limit of 9 bytes"},
+		{"document", "<p>12345", "<p>123456", Options{MaxBytes: 8}, LimitError{Limit: "document", Max: 8, Offset: 8}, "byte 8: the document exceeds its limit of 8 bytes"},
 	} {
 		for _, c.o.Repair = range []bool{false, true} {
 			for _, pieces := range splits(c.fits) {

@@ -62,7 +62,7 @@ func whole(text string) found {
 			if z.Err() != io.EOF {
 				panic(z.Err())
 			}
-			p.closeTo(0)
+			p.closeTo(0, 0)
 			return f
 		case html.TextToken:
 			if text := p.valid(z.Text()); len(text) > 0 {

@@ -3,7 +3,6 @@ package htmlpath
 import (
 	"bytes"
 	"cmp"
-	"io"
 	"unicode/utf8"
 
 	"golang.org/x/net/html"
@@ -78,25 +77,13 @@ type Parser struct {
 	text    []byte // that is collected, decoded
 	blank   int    // white space in a row, outside elements
 
-	feed      feed
+	tag       bytes.Reader // one whole tag, so that the tokenizer never reads on
 	tokenizer *html.Tokenizer
 
 	tags     bool // there was one
 	err      error
 	closed   bool
 	complete bool
-}
-
-// feed is what the tokenizer reads from: never less than it needs, so that it never sees an end.
-type feed struct{ b []byte }
-
-func (f *feed) Read(p []byte) (int, error) {
-	if len(f.b) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p, f.b)
-	f.b = f.b[n:]
-	return n, nil
 }
 
 // NewParser returns a parser that tells h what it finds. o may be nil.
@@ -110,7 +97,9 @@ func NewParser(h Handler, o *Options) *Parser {
 		maxTag:   cmp.Or(o.MaxTag, DefaultMaxTag),
 		mode:     inText,
 	}
-	p.tree = tree{handler: h, maxDepth: cmp.Or(o.MaxDepth, DefaultMaxDepth), maxPath: cmp.Or(o.MaxPath, DefaultMaxPath)}
+	p.tree = tree{
+		handler: h, fixes: map[string]int{}, maxDepth: cmp.Or(o.MaxDepth, DefaultMaxDepth), maxPath: cmp.Or(o.MaxPath, DefaultMaxPath),
+	}
 	if p.repair {
 		p.mode = inProse
 	}
@@ -183,10 +172,9 @@ func (p *Parser) Close() error {
 	p.parse(true)
 	p.flush(true)
 	if p.mode != atEnd && p.mode != inProse {
-		open := p.unclosed(0)
-		p.fixes[fixUnclosed] += open
-		p.complete = open == 0 && p.fixes[fixCut] == 0
-		p.closeTo(0)
+		before := p.fixes[fixUnclosed]
+		p.closeTo(0, 0)
+		p.complete = p.fixes[fixUnclosed] == before && p.fixes[fixCut] == 0
 	}
 	if p.repair && !p.tags {
 		p.err = ErrNoDocument

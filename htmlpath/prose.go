@@ -7,35 +7,25 @@ import (
 	"unicode/utf8"
 )
 
-// Repairs, by the names that [Parser.Repairs] gives them.
+// The kinds of repair, as [Parser.Repairs] counts them.
 const (
-	fixProse    = iota // text before the document
-	fixTrailing        // text behind it
-	fixFence           // a code fence
-	fixThink           // a thinking tag
-	fixUTF8            // text that is not UTF-8
-	fixCut             // the text ended in the middle of a tag
-	fixUnclosed        // an element without an end tag that needs one
-	fixStray           // an end tag without an element
-	fixKinds
+	fixProse    = "prose"            // text before the document
+	fixTrailing = "trailing_text"    // text behind it
+	fixFence    = "fence"            // a code fence
+	fixThink    = "think"            // a thinking tag
+	fixUTF8     = "invalid_utf8"     // text that is not UTF-8
+	fixCut      = "cut_off"          // the text ended in the middle of a tag
+	fixUnclosed = "unclosed_element" // an element without an end tag that needs one
+	fixStray    = "stray_end_tag"    // an end tag without an element
 )
 
-var fixNames = [fixKinds]string{
-	"prose", "trailing_text", "fence", "think", "invalid_utf8", "cut_off", "unclosed_element", "stray_end_tag",
-}
-
-// Repairs returns how many repairs of each kind were made, by names as "prose" or "unclosed_element"; nil when there were
-// none, or not in repair mode. It does not depend on where chunks end.
-func (p *Parser) Repairs() (made map[string]int) {
-	for i, n := range p.fixes {
-		if n > 0 && p.repair {
-			if made == nil {
-				made = map[string]int{}
-			}
-			made[fixNames[i]] = n
-		}
+// Repairs returns how many repairs of each kind were made; nil when there were none, or not in repair mode. It does not depend on where
+// chunks end.
+func (p *Parser) Repairs() map[string]int {
+	if !p.repair || len(p.fixes) == 0 {
+		return nil
 	}
-	return made
+	return p.fixes
 }
 
 const (
@@ -169,7 +159,6 @@ func (p *Parser) start() {
 func (p *Parser) end() {
 	p.release()
 	p.flush(true)
-	p.fixes[fixUnclosed] += p.unclosed(0)
-	p.closeTo(0)
+	p.closeTo(0, 0)
 	p.mode, p.complete = atEnd, true
 }

@@ -240,10 +240,10 @@ func (p *Parser) stepTag(rest []byte, final bool) bool {
 // tokenize reads a tag.
 func (p *Parser) tokenize(text []byte) (name string, attributes []Attribute, closesItself bool) {
 	if p.tokenizer == nil {
-		p.tokenizer = html.NewTokenizer(&p.feed)
+		p.tokenizer = html.NewTokenizer(&p.tag)
 	}
 	z := p.tokenizer
-	p.feed.b = text
+	p.tag.Reset(text)
 	kind := z.Next()
 	tag, more := z.TagName()
 	name = string(p.valid(tag))

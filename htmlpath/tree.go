@@ -12,7 +12,7 @@ type tree struct {
 	path   []byte           // of the innermost open element
 	counts []map[string]int // by depth: the children so far of the element that is open there, by name
 	raw    rawKind          // what text the innermost element holds
-	fixes  [fixKinds]int
+	fixes  map[string]int   // repairs, by kind
 }
 
 // element is an open element.
@@ -67,7 +67,7 @@ func (t *tree) openTag(name string, attributes []Attribute, closesItself bool) (
 	foreign := around.foreign || e.foreign
 	switch {
 	case voidNames[name] && !foreign, foreign && closesItself:
-		t.closeTo(len(t.stack) - 1)
+		t.closeTo(len(t.stack)-1, len(t.stack))
 	case !foreign:
 		t.raw = rawNames[name]
 	}
@@ -101,8 +101,7 @@ func (t *tree) imply(name string) {
 			}
 		}
 		if from >= 0 {
-			t.fixes[fixUnclosed] += t.unclosed(from)
-			t.closeTo(from)
+			t.closeTo(from, from)
 		}
 	}
 }
@@ -112,8 +111,7 @@ func (t *tree) closeTag(name string) {
 	stop := walls(name)
 	for i := len(t.stack) - 1; i >= 0; i-- {
 		if t.stack[i].name == name {
-			t.fixes[fixUnclosed] += t.unclosed(i + 1)
-			t.closeTo(i)
+			t.closeTo(i, i+1)
 			return
 		}
 		if stop[t.stack[i].name] {
@@ -123,25 +121,18 @@ func (t *tree) closeTag(name string) {
 	t.fixes[fixStray]++
 }
 
-// closeTo closes elements until no more than n are open.
-func (t *tree) closeTo(n int) {
+// closeTo closes elements until no more than n are open. Those from the depth unclosed on have no end tag.
+func (t *tree) closeTo(n, unclosed int) {
 	t.raw = rawNone
 	for i := len(t.stack) - 1; i >= n; i-- {
 		e := t.stack[i]
+		if i >= unclosed && !optionalEnds[e.name] {
+			t.fixes[fixUnclosed]++
+		}
 		if t.handler.Close != nil {
 			t.handler.Close(t.path, []byte(e.name))
 		}
 		t.path = t.path[:e.from]
 		t.stack = t.stack[:i]
 	}
-}
-
-// unclosed counts the open elements, from the one at this depth on, that should have had an end tag.
-func (t *tree) unclosed(from int) (n int) {
-	for _, e := range t.stack[from:] {
-		if !optionalEnds[e.name] {
-			n++
-		}
-	}
-	return n
 }

@@ -152,21 +152,18 @@ func (d *Document) Delete(uri string) bool {
 }
 
 // Walk calls visit for each value in document order, containers before what they hold and the root first, until it returns
-// false; so it can be ranged over. The values are JSON text, valid after the walk too, and must not be changed; the document
-// must not be changed during the walk.
+// false; so it can be ranged over. The values are JSON text; each is written for its visit. The document must not be changed during the
+// walk.
 func (d *Document) Walk(visit func(uri string, value []byte) bool) {
-	// The text is written once and each value is a part of it, so that deep documents cost no more than flat ones.
-	var parts []part
-	text := d.root.appendJSON(nil, &parts)
-	d.root.walk(nil, text, &parts, visit)
+	d.root.walk(nil, visit)
 }
 
 // AppendJSON appends the document's JSON text to dst: members in the order they first came, numbers as they were written.
-func (d *Document) AppendJSON(dst []byte) []byte { return d.root.appendJSON(dst, nil) }
+func (d *Document) AppendJSON(dst []byte) []byte { return d.root.appendJSON(dst) }
 
 // AppendReserved appends the reserved part as one JSON object, {uri: value}, uris up to and with the "$" segment;
 // {} when there is none. What follows in a uri is the way into that value, as in a document.
-func (d *Document) AppendReserved(dst []byte) []byte { return d.reserved.appendJSON(dst, nil) }
+func (d *Document) AppendReserved(dst []byte) []byte { return d.reserved.appendJSON(dst) }
 
 // Size returns the bytes of memory that the document's text takes, about.
 func (d *Document) Size() int { return d.size }

@@ -152,35 +152,18 @@ func (n *node) depth() int {
 	return depth
 }
 
-// A part is where in a document's text a value is.
-type part struct{ start, end int }
-
-// appendJSON appends n's JSON text. Where parts is not nil, it gets the part of each value, containers before what they hold.
-func (n *node) appendJSON(dst []byte, parts *[]part) []byte {
-	at := 0
-	if parts != nil {
-		at = len(*parts)
-		*parts = append(*parts, part{start: len(dst)})
-	}
+// appendJSON appends n's JSON text.
+func (n *node) appendJSON(dst []byte) []byte {
 	switch n.kind {
 	case nodeNull:
-		dst = append(dst, "null"...)
+		return append(dst, "null"...)
 	case nodeScalar:
-		dst = append(dst, n.text...)
+		return append(dst, n.text...)
 	case nodeString:
 		dst = append(dst, '"')
 		dst = append(dst, n.text...)
-		dst = append(dst, '"')
-	default:
-		dst = n.appendKids(dst, parts)
+		return append(dst, '"')
 	}
-	if parts != nil {
-		(*parts)[at].end = len(dst)
-	}
-	return dst
-}
-
-func (n *node) appendKids(dst []byte, parts *[]part) []byte {
 	opening, closing := byte('{'), byte('}')
 	if n.kind == nodeArray {
 		opening, closing = '[', ']'
@@ -196,30 +179,23 @@ func (n *node) appendKids(dst []byte, parts *[]part) []byte {
 				dst = AppendEscaped(dst, []byte(n.kids.keys[i]))
 				dst = append(dst, '"', ':')
 			}
-			dst = n.kids.nodes[i].appendJSON(dst, parts)
+			dst = n.kids.nodes[i].appendJSON(dst)
 		}
 	}
 	return append(dst, closing)
 }
 
-// walk visits n and what it holds, which begin with the first of parts, and takes those off.
-func (n *node) walk(uri, text []byte, parts *[]part, visit func(uri string, value []byte) bool) bool {
-	p := (*parts)[0]
-	*parts = (*parts)[1:]
-	if !visit(string(uri), text[p.start:p.end:p.end]) {
+// walk visits n and what it holds; false if visit ended the walk.
+func (n *node) walk(uri []byte, visit func(uri string, value []byte) bool) bool {
+	if !visit(string(uri), n.appendJSON(nil)) {
 		return false
 	}
-	if n.kids == nil {
-		return true
-	}
-	for i := range n.kids.nodes {
-		var child []byte
+	for i := range (Node{n}).Len() {
+		child := appendElement(uri, i)
 		if n.kind == nodeObject {
 			child = AppendSegment(uri, n.kids.keys[i])
-		} else {
-			child = appendElement(uri, i)
 		}
-		if !n.kids.nodes[i].walk(child, text, parts, visit) {
+		if !n.kids.nodes[i].walk(child, visit) {
 			return false
 		}
 	}

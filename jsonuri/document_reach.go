@@ -55,7 +55,7 @@ func (d *Document) AppendValue(dst, uri []byte) ([]byte, bool) {
 	if n = d.below(n, uri, spans); n == nil {
 		return dst, false
 	}
-	return n.appendJSON(dst, nil), true
+	return n.appendJSON(dst), true
 }
 
 // CutReserved cuts a uri into what leads to its first reserved segment, without the "/" between, and what begins with that;

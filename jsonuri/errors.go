@@ -26,7 +26,7 @@ func (e *SyntaxError) Error() string {
 
 // LimitError says which limit a document went over.
 type LimitError struct {
-	Limit  string // "depth", "document", "key" or "number"
+	Limit  string // "depth", "document", "key" or "number"; those of htmlpath are there
 	Max    int64
 	Offset int64
 }

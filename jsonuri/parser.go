@@ -86,26 +86,16 @@ func NewParser(h Handler, o *Options) *Parser {
 		maxBytes:  cmp.Or(o.MaxBytes, DefaultMaxBytes),
 		maxKey:    cmp.Or(o.MaxKey, DefaultMaxKey),
 		maxNumber: cmp.Or(o.MaxNumber, DefaultMaxNumber),
+		line:      1,
+		emitter: emitter{
+			h: h, uri: []byte(o.Root), root: len(o.Root), depth: cmp.Or(o.MaxDepth, DefaultMaxDepth),
+			keys: seenKeys{seed: maphash.MakeSeed()}, gatherAll: h.Object != nil, gatherText: h.Object != nil || h.String != nil,
+		},
 	}
-	p.init(h, o.Root, cmp.Or(o.MaxDepth, DefaultMaxDepth))
-	p.keys.seed = maphash.MakeSeed()
 	if o.Repair {
-		p.repair = newRepairer(p)
+		p.repair = &repairer{p: p, prosePath: []byte(Join(o.Root, "$reasoning_context")), lineStart: true}
 	}
-	p.Reset()
 	return p
-}
-
-// Reset makes the parser ready for another document, keeping its settings and memory.
-func (p *Parser) Reset() {
-	p.emitter.reset()
-	p.state, p.inKey, p.escKey = stValue, false, false
-	p.carry, p.pend = p.carry[:0], p.pend[:0]
-	p.offset, p.line, p.lineFrom, p.blank = 0, 1, 0, 0
-	p.err, p.closed, p.complete = nil, false, false
-	if p.repair != nil {
-		p.repair.reset()
-	}
 }
 
 // Write parses the next chunk, of any size; it keeps no reference to it. The first error ends the document: it is

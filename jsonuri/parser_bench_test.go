@@ -97,11 +97,10 @@ func benchParse(b *testing.B, text []byte, chunk int, o Options, h Handler) {
 	if chunk == 0 {
 		chunk = len(text)
 	}
-	p := NewParser(h, &o)
 	b.ReportAllocs()
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
-		p.Reset()
+		p := NewParser(h, &o)
 		for i := 0; i < len(text); i += chunk {
 			if _, err := p.Write(text[i:min(i+chunk, len(text))]); err != nil {
 				b.Fatal(err)

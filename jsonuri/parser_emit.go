@@ -32,23 +32,6 @@ type emitter struct {
 	scratch []byte
 }
 
-func (d *emitter) init(h Handler, root string, depth int) {
-	d.h = h
-	d.uri = append(d.uri, root...)
-	d.root = len(root)
-	d.depth = depth
-	d.gatherAll = h.Object != nil
-	d.gatherText = h.Object != nil || h.String != nil
-}
-
-func (d *emitter) reset() {
-	d.uri = d.uri[:d.root]
-	d.stack = d.stack[:0]
-	d.keys.hashes = d.keys.hashes[:0]
-	d.text = d.text[:0]
-	d.sent, d.uniqueKeys = false, false
-}
-
 func (d *emitter) set(value []byte) {
 	if d.h.Delta != nil {
 		d.h.Delta(Delta{URI: d.uri, Op: Set, Value: value})

@@ -55,7 +55,7 @@ func (p *Pattern) Match(uri []byte) bool { return matchPattern(p, uri, nil) }
 // another uri, see [Join]). A "**" that matched no segment gives "". Where several ways to match are possible, each "**" but
 // the last takes as little as it can.
 func (p *Pattern) Stars(uri string) (stars []string, ok bool) {
-	taken := make([]part, len(p.parts))
+	taken := make([]span, len(p.parts))
 	if !matchPattern(p, uri, taken) {
 		return nil, false
 	}
@@ -72,7 +72,7 @@ func (p *Pattern) String() string { return p.text }
 
 // matchPattern matches uri and notes in taken, where that is not nil, what each star took. Only the last "**" met ever
 // takes more: if a match exists with an earlier one taking more, it exists without, so nothing grows exponentially.
-func matchPattern[T string | []byte](p *Pattern, uri T, taken []part) bool {
+func matchPattern[T string | []byte](p *Pattern, uri T, taken []span) bool {
 	var (
 		i    = 0 // the next segment's start in uri, beyond its end when none is left
 		next = 0 // the next part
@@ -112,14 +112,14 @@ func matchPattern[T string | []byte](p *Pattern, uri T, taken []part) bool {
 }
 
 // take notes that a star took the segments from start to before next, which is the start of the segment after them.
-func take(taken []part, star, start, next int) {
+func take(taken []span, star, start, next int) {
 	if taken == nil {
 		return
 	}
 	if next > start {
-		taken[star] = part{start: start, end: next - 1}
+		taken[star] = span{start: start, end: next - 1}
 	} else {
-		taken[star] = part{}
+		taken[star] = span{}
 	}
 }
 

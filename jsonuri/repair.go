@@ -129,17 +129,6 @@ type repairer struct {
 	filtered []byte
 }
 
-func newRepairer(p *Parser) *repairer {
-	return &repairer{p: p, prosePath: []byte(Join(string(p.uri), "$reasoning_context"))}
-}
-
-func (r *repairer) reset() {
-	*r = repairer{
-		p: r.p, prosePath: r.prosePath, lineStart: true, token: r.token[:0], mended: r.mended[:0],
-		out: r.out[:0], space: r.space[:0], draft: r.draft[:0], filtered: r.filtered[:0],
-	}
-}
-
 func (r *repairer) fix(kind string) {
 	if kind == "" {
 		return

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -130,17 +129,8 @@ func (m *Manager) report(data ErrorData, err error) {
 	if !known {
 		f = *bot.Internal(m.work(), m.log, "internal error in a bot or task", err)
 	} else {
-		attrs := []slog.Attr{slog.String("code", f.Code), slog.String("message", f.Message)}
-		if data.Bot != "" {
-			attrs = append(attrs, slog.String("bot", data.Bot))
-		}
-		if f.ID != "" {
-			attrs = append(attrs, slog.String("id", f.ID))
-		}
-		if f.Cause != nil {
-			attrs = append(attrs, slog.Any("cause", f.Cause)) // what users do not see
-		}
-		m.log.LogAttrs(m.work(), slog.LevelInfo, "error event", attrs...)
+		m.log.InfoContext(m.work(), "error event",
+			"code", f.Code, "message", f.Message, "bot", data.Bot, "id", f.ID, "cause", f.Cause)
 	}
 	data.Code, data.Message, data.ID, data.Pointer, data.Retryable, data.Filtered = f.Code, f.Message, f.ID, f.Pointer, f.Retryable, f.Filtered
 	data.RetryAfter = int((f.RetryAfter + time.Second - 1) / time.Second)

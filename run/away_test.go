@@ -70,7 +70,7 @@ func TestARunGoesOnWhileTheDatabaseIsAway(t *testing.T) {
 					}
 				}
 				row, err := d.Runs().Find(t.Context(), r.ID)
-				if err != nil || row.State != store.RunCompleted {
+				if err != nil || row.State != StatusCompleted {
 					t.Errorf("%+v, %v", row, err)
 				}
 				if result, document, _ := findRun(t, s, r.ID).Result(); result.Status != StatusCompleted || string(document) != `{"a":"one two"}` {
@@ -154,7 +154,7 @@ func TestARunWhoseStartHadNoAnswerEnds(t *testing.T) {
 		}
 		time.Sleep(3 * time.Minute)
 		list, _, err := c.net.db.Runs().List(t.Context(), store.RunQuery{})
-		if err != nil || len(list) != 1 || list[0].State != store.RunInterrupted {
+		if err != nil || len(list) != 1 || list[0].State != StatusInterrupted {
 			t.Errorf("%+v, %v", list, err)
 		}
 	})

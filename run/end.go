@@ -44,7 +44,7 @@ const cancelPage = 200
 // Error: ErrAway, also after it has canceled runs.
 func (s *Service) CancelOwner(ctx context.Context, owner string) (canceled int, elsewhere []string, err error) {
 	canceled = s.cancelRuns(ErrAsked, func(r *Run) bool { return r.owner == owner })
-	q := store.RunQuery{Owner: &owner, States: []string{store.RunQueued, store.RunRunning, store.RunWaiting}, Limit: cancelPage}
+	q := store.RunQuery{Owner: &owner, States: store.LiveStates, Limit: cancelPage}
 	for more := true; more; more = q.Cursor != "" {
 		var list []store.Run
 		if list, q.Cursor, err = s.store.List(ctx, q); err != nil {

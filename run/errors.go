@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/lingserve/lingserve/internal/wording"
 )
 
 // kind is a kind of error. Its code is the word that replicas and clients know it by.
@@ -138,23 +136,15 @@ func overLimit(limit, detail string, retry time.Duration) *Error {
 // littleMemory makes the error of a server that is short of memory.
 func littleMemory(detail string) *Error { return overLimit(LimitMemory, detail, memoryRetry) }
 
-const nothingBegins = "the server is close to its memory limit and starts no new runs; retry later"
-
-// tooManyRuns makes the error of a run beyond the limit.
-func tooManyRuns(running int) *Error {
-	return overLimit(LimitAllRuns, wording.Plural(int64(running), "run")+" are active, the server's limit; retry later", runsRetry)
-}
-
 // diskFull makes the error of a disk that is full or has failed.
 func diskFull() *Error {
 	return overLimit(LimitDisk, "the server's disk is full or has failed, so it refuses sessions and requests with an Idempotency-Key; retry later", DiskRetry)
 }
 
-const drainingMessage = "the server is shutting down and starts no new runs; retry on another server, or later"
-
 // draining makes the error of a server that shuts down.
 func draining() *Error {
-	return &Error{Kind: ErrDraining, Detail: drainingMessage, Retry: 2 * time.Second}
+	detail := "the server is shutting down and starts no new runs; retry on another server, or later"
+	return &Error{Kind: ErrDraining, Detail: detail, Retry: 2 * time.Second}
 }
 
 // away makes the error of a database that cannot be reached.

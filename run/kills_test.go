@@ -220,7 +220,12 @@ func (l *library) open() *modelReplica {
 
 // kill ends a replica without a word and starts another one.
 func (l *library) kill(i int) {
-	r := l.replicas[i]
+	l.end(l.replicas[i])
+	l.replicas[i] = l.open()
+}
+
+// end ends a replica without a word.
+func (l *library) end(r *modelReplica) {
 	r.node.silence(true, 0)
 	r.s.stopWork(errClosing)
 	if err := r.s.Close(); err != nil {
@@ -228,7 +233,6 @@ func (l *library) kill(i int) {
 	}
 	r.end()
 	l.net.change(func() { r.node.late = true }) // a server that starts waits no longer for the leases of the one before
-	l.replicas[i] = l.open()
 }
 
 // lose starts a run, kills its replica at a random moment or lets it stand still, sometimes once more, and returns the run when it has ended.

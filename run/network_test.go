@@ -185,16 +185,19 @@ func (d *node) Batches(ctx context.Context, id string, each func(store.RunBatch)
 	return err
 }
 
-func (d *node) Left(ctx context.Context, alive []string, limit int) ([]store.Run, error) {
-	return reach(d, func() ([]store.Run, error) { return d.Store.Left(ctx, alive, limit) })
+func (d *node) Left(ctx context.Context, own string, alive []string, limit int) ([]store.Run, error) {
+	return reach(d, func() ([]store.Run, error) { return d.Store.Left(ctx, own, alive, limit) })
 }
 
-func (d *node) Take(ctx context.Context, t store.Takeover) (store.Run, error) {
-	r, err := reach(d, func() (store.Run, error) { return d.Store.Take(ctx, t) })
-	if err == nil && d.loses() {
-		return store.Run{}, store.ErrUnsure
+func (d *node) Take(ctx context.Context, t store.Takeover) error {
+	if err := d.cut(); err != nil {
+		return err
 	}
-	return r, err
+	err := d.Store.Take(ctx, t)
+	if err == nil && d.loses() {
+		return store.ErrUnsure
+	}
+	return err
 }
 
 // nodeLease implements [tape.Lease].

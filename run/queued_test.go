@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,7 @@ import (
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/agent"
 	"github.com/lingserve/lingserve/store"
+	"github.com/lingserve/lingserve/turn"
 )
 
 // RU-21, DU-02: the turn that runs and the messages that wait behind it survive the end of their replica, by a crash or in order, and are
@@ -104,7 +106,7 @@ func (s *slowStore) SetState(ctx context.Context, id, replica string, attempt in
 	return s.Store.SetState(ctx, id, replica, attempt, state, crashes)
 }
 
-func (s *slowStore) Take(ctx context.Context, t store.Takeover) (store.Run, error) {
+func (s *slowStore) Take(ctx context.Context, t store.Takeover) error {
 	if t.ID == s.run {
 		<-s.wait
 	}
@@ -119,7 +121,7 @@ func TestAMessageWaitsForATurnThatMovesAway(t *testing.T) {
 		l := newLibrary(t, workspace, 2)
 		defer l.close()
 		first, second := l.replicas[0], l.replicas[1]
-		turn := l.ask("s")
+		begun := l.ask("s")
 		time.Sleep(time.Millisecond) // runs are taken over in their order
 		slow := &slowStore{second.node.Store, l.ask("other"), make(chan struct{})}
 		goOn := sync.OnceFunc(func() { close(slow.wait) })
@@ -130,7 +132,7 @@ func TestAMessageWaitsForATurnThatMovesAway(t *testing.T) {
 		first.node.silence(false, 7*time.Second)
 		time.Sleep(7*time.Second + time.Millisecond)
 		synctest.Wait()
-		if row := l.row(turn); row.Replica != second.node.id {
+		if row := l.row(begun); row.Replica != second.node.id {
 			t.Fatalf("the turn is not taken over: %+v", row)
 		}
 		r, _, err := first.s.Start(t.Context(), &Request{Who: access.Local, Subject: Subject{Agent: answerer}, Session: "s", Input: mustJSON("more")})
@@ -148,7 +150,7 @@ func TestAMessageWaitsForATurnThatMovesAway(t *testing.T) {
 			}
 		}
 		time.Sleep(10 * time.Second)
-		for _, id := range []string{turn, r.ID} {
+		for _, id := range []string{begun, r.ID} {
 			r, err := l.find(id, access.Local)
 			if err != nil {
 				t.Fatal(err)
@@ -157,6 +159,65 @@ func TestAMessageWaitsForATurnThatMovesAway(t *testing.T) {
 				_, all := l.tape("s")
 				t.Errorf("%s is %s, expected completed: %s %+v\n%s", id, result.Status, document, result, all)
 			}
+		}
+	})
+}
+
+// noEnds is a store that cannot store the end of a run.
+type noEnds struct {
+	Store
+	run string
+}
+
+func (s *noEnds) End(ctx context.Context, e store.RunEnd) error {
+	if e.ID == s.run {
+		return store.ErrAway
+	}
+	return s.Store.End(ctx, e)
+}
+
+// DU-02, RU-71: a message that a turn has used is not answered again by a run of its own, however many replicas are lost meanwhile.
+func TestAMessageThatATurnHasUsedIsNotUsedAgain(t *testing.T) {
+	workspace := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLibrary(t, workspace, 3)
+		defer l.close()
+		start := func(req *Request) *Run {
+			req.Who, req.Subject, req.Session = access.Local, Subject{Agent: answerer}, "s"
+			r, _, err := l.replicas[0].s.Start(t.Context(), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		host := start(&Request{Input: mustJSON("begin")})
+		time.Sleep(100 * time.Millisecond)
+		start(&Request{Input: mustJSON("more"), OnBusy: string(turn.Steer)})
+		time.Sleep(5 * time.Second) // the next step has begun
+		list, _, err := l.net.db.Runs().List(t.Context(), store.RunQuery{States: []string{store.RunQueued}, Limit: 10})
+		if err != nil || len(list) != 1 {
+			t.Fatal(list, err)
+		}
+		own := list[0]
+		for _, r := range l.replicas { // the message is not forgotten before the second replica is lost, too
+			r.node.Store = &noEnds{r.node.Store, own.ID}
+		}
+		for range 2 {
+			i := slices.IndexFunc(l.replicas, func(r *modelReplica) bool { return r.node.id == l.row(own.ID).Replica })
+			l.end(l.replicas[i])
+			l.replicas = slices.Delete(l.replicas, i, i+1)
+			time.Sleep(10 * time.Second)
+		}
+		if row := l.row(own.ID); row.Attempt != 3 {
+			t.Fatalf("the message was not taken over twice: %+v", row)
+		}
+		time.Sleep(3 * time.Minute)
+		l.s = l.replicas[0].s
+		if r, err := l.find(host.ID, access.Local); err != nil || !r.Ended() {
+			t.Errorf("the turn has not ended: %v", err)
+		}
+		if _, all := l.tape("s"); strings.Count(all, `"content":"more"`) != 1 {
+			t.Errorf("the tape:\n%s", all)
 		}
 	})
 }

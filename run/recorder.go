@@ -54,10 +54,6 @@ type recording struct {
 	crashes int             // likewise
 }
 
-func newRecorder(s *Service) *recorder {
-	return &recorder{s: s, wake: make(chan struct{}, 1), runs: map[*Run]struct{}{}}
-}
-
 // add records a run from now on.
 func (c *recorder) add(r *Run) {
 	c.mu.Lock()

@@ -189,17 +189,17 @@ func newService(o Options) *Service {
 		o.Detach = func(context.Context) {}
 	}
 	s := &Service{
-		o: o, log: o.Log,
+		o: o, log: o.Log, store: o.Store, replica: NewID(),
 		inMemory: map[string]*Run{}, inSession: map[string]*Run{}, moving: map[string]chan struct{}{},
 	}
+	if o.Members != nil {
+		s.replica = o.Members.ID()
+	}
+	s.recorder = &recorder{s: s, wake: make(chan struct{}, 1), runs: map[*Run]struct{}{}}
 	s.working, s.stopWork = context.WithCancelCause(context.Background())
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.slots, s.lastResumed = make(chan struct{}, min(RestartsAtOnce, max(1, o.MaxRuns))), make(chan struct{})
 	close(s.lastResumed)
-	s.store, s.recorder, s.replica = o.Store, newRecorder(s), NewID()
-	if o.Members != nil {
-		s.replica = o.Members.ID()
-	}
 	return s
 }
 
@@ -317,12 +317,9 @@ func (s *Service) leave(ctx context.Context, lists ...[]*Run) {
 // Draining reports whether the service refuses new runs because it is shutting down.
 func (s *Service) Draining() bool { return s.Load().Draining }
 
-// closingMessage is the error of a run that was ended because its server shuts down.
-const closingMessage = "the server shut down during this run; the run's events so far are kept"
-
 // closing is why a run ends when the server does.
 func (r *Run) closing() error {
-	message := closingMessage
+	message := "the server shut down during this run; the run's events so far are kept"
 	if r.Keyed {
 		message += otherKey
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/internal/backoff"
+	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/store"
 )
@@ -76,7 +77,7 @@ func (s *Service) checked(ctx context.Context, req *Request) (*spec, error) {
 		return nil, err
 	}
 	if s.o.Pressure.LowMemory() {
-		return nil, littleMemory(nothingBegins)
+		return nil, littleMemory("the server is close to its memory limit and starts no new runs; retry later")
 	}
 	if err := s.admitFiles(req); err != nil {
 		return nil, err
@@ -112,7 +113,8 @@ func (s *Service) charge(sp *spec) (release func(), err error) {
 	case s.draining:
 		return nil, draining()
 	case s.runs.Count() >= s.o.MaxRuns && !sp.accepted():
-		return nil, tooManyRuns(s.runs.Count())
+		detail := wording.Plural(int64(s.runs.Count()), "run") + " are active, the server's limit; retry later"
+		return nil, overLimit(LimitAllRuns, detail, runsRetry)
 	}
 	var releaseCaller func()
 	if s.o.Limits != nil && sp.Caller != "" {

@@ -39,10 +39,11 @@ type Store interface {
 	Find(ctx context.Context, id string) (store.Run, error)
 	// Batches calls each with the events of a run in order.
 	Batches(ctx context.Context, id string, each func(store.RunBatch) error) error
-	// Left lists runs that go on, the oldest first, whose replica is none of those.
-	Left(ctx context.Context, alive []string, limit int) ([]store.Run, error)
+	// Left lists runs that go on, the oldest first, whose replica is none of those alive and has not just joined. Those of own are among them
+	// unless it is in alive.
+	Left(ctx context.Context, own string, alive []string, limit int) ([]store.Run, error)
 	// Take gives a run to a replica, as its next attempt. Error: [store.ErrMoved].
-	Take(ctx context.Context, t store.Takeover) (store.Run, error)
+	Take(ctx context.Context, t store.Takeover) error
 	// List lists runs, the newest first. next is the cursor of the rest; "" is the end.
 	List(ctx context.Context, q store.RunQuery) (list []store.Run, next string, err error)
 	// LatestOf returns the run that was started last in a session. Error: [store.ErrNotFound].

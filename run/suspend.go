@@ -170,7 +170,8 @@ func (s *Service) wake(ctx context.Context, row *store.Run) error {
 		return draining()
 	}
 	if _, err := s.recoverRuns(ctx, []store.Run{*row}); err != nil {
-		return err
+		s.log.WarnContext(ctx, "cannot wake a run that waits", "run", row.ID, "error", err)
+		return away() // another request tries again, perhaps at another replica
 	}
 	s.mu.Lock()
 	r := s.inMemory[row.ID]
@@ -192,8 +193,7 @@ func (s *Service) awaitSession(ctx context.Context, lane string) error {
 	if last := s.activeIn(lane); last != nil && !last.Moved() {
 		return nil // the lane has them
 	}
-	live := []string{store.RunQueued, store.RunRunning, store.RunWaiting}
-	list, _, err := s.store.List(ctx, store.RunQuery{Session: lane, States: live, Limit: maxQueued})
+	list, _, err := s.store.List(ctx, store.RunQuery{Session: lane, States: store.LiveStates, Limit: maxQueued})
 	if err != nil {
 		return s.storeError(ctx, err)
 	}

@@ -61,7 +61,7 @@ func (s *Service) recoverLeft(ctx context.Context, lost bool) error {
 		alive = slices.DeleteFunc(alive, func(id string) bool { return id == s.replica })
 	}
 	for {
-		list, err := s.store.Left(ctx, alive, leftAtOnce)
+		list, err := s.store.Left(ctx, s.replica, alive, leftAtOnce)
 		if err != nil || len(list) == 0 {
 			return err
 		}
@@ -162,7 +162,7 @@ func (s *Service) recoverRun(ctx context.Context, row *store.Run) (*leftRun, err
 	if p.end = whyNotResumed(p); p.end == nil {
 		take.State = store.RunQueued
 	}
-	_, err = s.store.Take(ctx, take)
+	err = s.store.Take(ctx, take)
 	if errors.Is(err, store.ErrUnsure) {
 		var now store.Run
 		if now, err = s.store.Find(ctx, row.ID); err == nil && (now.Replica != s.replica || now.Attempt != p.attempt) {
@@ -176,13 +176,21 @@ func (s *Service) recoverRun(ctx context.Context, row *store.Run) (*leftRun, err
 		return nil, err
 	case p.end != nil:
 		s.endLeft(p)
-	case p.queued && s.wasSteered(ctx, p):
+		return p, nil
+	}
+	used := false
+	if row.State == store.RunQueued {
+		used, err = s.wasSteered(ctx, p)
+	}
+	if err == nil && !used {
+		err = s.continueTurn(ctx, p)
+	}
+	switch {
+	case err != nil:
+		return nil, errors.Join(err, s.store.Release(ctx, s.replica, []string{p.ID}))
+	case used:
 		s.forgetSteered(p.ID, p.attempt)
 		return nil, nil
-	default:
-		if err := s.continueTurn(ctx, p); err != nil {
-			return nil, errors.Join(err, s.store.Release(ctx, s.replica, []string{p.ID}))
-		}
 	}
 	return p, nil
 }
@@ -208,19 +216,25 @@ func (s *Service) continueTurn(ctx context.Context, p *leftRun) error {
 }
 
 // wasSteered reports whether a message that waits is on its session's tape: another turn has used it.
-func (s *Service) wasSteered(ctx context.Context, p *leftRun) bool {
+func (s *Service) wasSteered(ctx context.Context, p *leftRun) (bool, error) {
 	if p.Session == "" || s.o.Tapes == nil {
-		return false
+		return false, nil
 	}
 	t, err := tape.Lookup(ctx, s.o.Tapes, s.o.Workspace, p.Lane())
-	return err == nil && agent.WasSteered(ctx, t, p.Began, func(m tape.Meta) bool { return m.Run == p.ID })
+	switch {
+	case errors.Is(err, tape.ErrNotFound), errors.Is(err, tape.ErrDeleted):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return agent.WasSteered(ctx, t, p.Began, func(m tape.Meta) bool { return m.Run == p.ID })
 }
 
 // forgetSteered removes what is stored of a message that another run has used. What cannot be removed now is when it is taken over.
 func (s *Service) forgetSteered(id string, attempt int) {
 	ctx, cancel := context.WithTimeout(s.working, storeWait)
 	defer cancel()
-	end := store.RunEnd{ID: id, Replica: s.replica, Attempt: attempt, State: store.RunCompleted, Result: []byte("{}"), Expires: time.Now()}
+	end := store.RunEnd{ID: id, Replica: s.replica, Attempt: attempt, State: StatusCompleted, Result: []byte("{}"), Expires: time.Now()}
 	if err := s.store.End(ctx, end); err != nil && !errors.Is(err, store.ErrMoved) {
 		s.log.WarnContext(ctx, "cannot forget a steered message", "run", id, "error", err)
 	}
@@ -237,7 +251,7 @@ func (s *Service) isNext(ctx context.Context, row *store.Run) (bool, error) {
 
 // hasEarlier reports whether a session, by its lane, has an active run from before a time that this replica does not have.
 func (s *Service) hasEarlier(ctx context.Context, lane string, began time.Time) (bool, error) {
-	list, _, err := s.store.List(ctx, store.RunQuery{Session: lane, States: []string{store.RunQueued, store.RunRunning, store.RunWaiting}, Limit: maxQueued})
+	list, _, err := s.store.List(ctx, store.RunQuery{Session: lane, States: store.LiveStates, Limit: maxQueued})
 	return slices.ContainsFunc(list, func(r store.Run) bool { return r.Created.Before(began) && r.Replica != s.replica }), err
 }
 

@@ -74,9 +74,7 @@ func (w *transcript) write(e turn.Event) {
 			w.manager.Used(w.agent, u.Model, u.Usage)
 		}
 	case turn.ErrorEvent:
-		if e.Err != nil {
-			w.manager.Report(w.agent, &bot.Failure{Code: e.Err.Code, Message: e.Err.Message})
-		}
+		w.manager.Report(w.agent, &bot.Failure{Code: e.Err.Code, Message: e.Err.Message})
 	case turn.FinalEvent:
 	default: // approval_required, approval_resolved, handoff, and what plugins add
 		if len(e.Value) > 0 {

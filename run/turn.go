@@ -38,8 +38,6 @@ type agentRun struct {
 
 	cancel context.CancelCauseFunc // ends the turn
 	ticket *turn.Ticket
-	sink   channel.Sink    // of the turn
-	ctx    context.Context // of the kernel's stage
 
 	taken chan struct{} // closed when it is known which run takes the message, or err
 	host  *Run          // whose turn took it; nil is its own
@@ -113,7 +111,7 @@ func (a *agentRun) dispatch(ctx context.Context, t *channel.Turn) (channel.Dispa
 	if err != nil {
 		return channel.DispatchResult{}, err
 	}
-	a.ticket, a.sink, a.ctx = ticket, t.Sink, ctx
+	a.ticket = ticket
 	var host *agentRun
 	if e := ticket.Host(); e != nil {
 		host, _ = e.Life.(*agentRun) // other channels have turns without a run: then a run of the message's own shows the answer
@@ -136,8 +134,8 @@ func (a *agentRun) dispatch(ctx context.Context, t *channel.Turn) (channel.Dispa
 	switch {
 	case a.err != nil:
 		return channel.DispatchResult{}, ofLane(a.err)
-	case a.ownRun != nil:
-		return channel.DispatchResult{}, err
+	case a.ownRun != nil: // it is what is visible of the turn
+		return channel.DispatchResult{Final: 1}, err
 	case ticket.Host() == nil:
 		return channel.DispatchResult{}, errRefused // it came too late, and there could be no run for it
 	}
@@ -159,7 +157,6 @@ func (a *agentRun) begin() error {
 	}
 	a.ownRun, a.m, a.open = r, r.manager.Load(), true
 	a.write()
-	_, _ = a.sink.Do(a.ctx, channel.Block{Kind: channel.ReplyFinal}, sendNothing) // the run is what is visible of the turn
 	return nil
 }
 
@@ -301,9 +298,6 @@ func (a *agentRun) finish() {
 	a.s.finish(a.ownRun, a.m, a.m.Close())
 }
 
-// sendNothing sends a block of which there is nothing to send.
-func sendNothing(context.Context) (channel.Receipt, error) { return channel.Receipt{}, nil }
-
 // write makes the writer of what happens in the turn, and sends the position in the queue.
 func (a *agentRun) write() {
 	if a.inQueue() {
@@ -414,7 +408,7 @@ func (a *agentRun) onEvent(e turn.Event, err error) {
 		r.step.Store(true)
 	case e.Kind == turn.FinalEvent:
 		r.step.Store(true)
-		if e.Final != nil && e.Final.Reason == adapter.FinishLength {
+		if e.Final.Reason == adapter.FinishLength {
 			r.cut.Store(true)
 		}
 	case isQuestion && a.spec.Unattended: // no person can answer it (AG-40): the caller gets the document after the end

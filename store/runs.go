@@ -5,16 +5,15 @@ import (
 	"time"
 )
 
-// States of a run.
+// States of a run that has not ended. Every other state is an end.
 const (
-	RunQueued      = "queued"
-	RunRunning     = "running"
-	RunWaiting     = "waiting"
-	RunCompleted   = "completed"
-	RunFailed      = "failed"
-	RunCanceled    = "canceled"
-	RunInterrupted = "interrupted"
+	RunQueued  = "queued"
+	RunRunning = "running"
+	RunWaiting = "waiting"
 )
+
+// LiveStates are the states of runs that have not ended.
+var LiveStates = []string{RunQueued, RunRunning, RunWaiting}
 
 // ErrCursor is the error of a list whose cursor is not one that a list returned.
 var ErrCursor = errors.New("invalid cursor")

@@ -23,14 +23,19 @@ type Fork struct {
 // forkStore is the store of the handles of a fork: it has the entries of their tape, and all else is the parent's.
 type forkStore struct {
 	Store
+	id string // meta.fork of what is merged
+
+	mu sync.Mutex
+	forkState
+	ended bool // merged or dropped
+}
+
+// forkState is what a fork has at one moment.
+type forkState struct {
 	parent *Tape
 	at     int64
-	id     string // meta.fork of what is merged
-
-	mu    sync.Mutex
-	own   []Entry // with ids from at+1 on, without gaps
-	info  Info    // of the parent's entries up to at, and the own ones
-	ended bool    // merged or dropped
+	own    []Entry // with ids from at+1 on, without gaps
+	info   Info    // of the parent's entries up to at, and the own ones
 }
 
 // mergeTime bounds a merge, which goes on when its turn was canceled.
@@ -61,7 +66,7 @@ func (t *Tape) Fork(ctx context.Context) (*Fork, error) {
 	if err != nil {
 		return nil, err
 	}
-	store := &forkStore{Store: t.store, parent: t, at: info.LastID, id: rand.Text(), info: info}
+	store := &forkStore{Store: t.store, id: rand.Text(), forkState: forkState{parent: t, at: info.LastID, info: info}}
 	fork := *t
 	fork.store = store
 	return &Fork{Tape: &fork, At: info.LastID, store: store}, nil
@@ -174,16 +179,13 @@ func (s *forkStore) Info(ctx context.Context, _ string) (Info, error) {
 func (s *forkStore) Read(ctx context.Context, _ string, q Query) iter.Seq2[Entry, error] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Select(ctx, forkSource{ctx, s.parent, s.at, s.info, s.own}, q)
+	return Select(ctx, forkSource{ctx, s.forkState}, q)
 }
 
 // forkSource is a fork as it was when a read began.
 type forkSource struct {
-	ctx    context.Context
-	parent *Tape
-	at     int64
-	info   Info
-	own    []Entry
+	ctx context.Context
+	forkState
 }
 
 // Info implements [Source].

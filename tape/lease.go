@@ -23,7 +23,7 @@ func (l *Leases) Lease(ctx context.Context, name string, wait bool) (Lease, erro
 				l.held = map[string]chan struct{}{}
 			}
 			l.held[name] = make(chan struct{})
-			return localLease{sync.OnceFunc(func() { l.release(name) })}, nil
+			return localLease(sync.OnceFunc(func() { l.release(name) })), nil
 		}
 		l.mu.Unlock()
 		if !wait {
@@ -44,10 +44,10 @@ func (l *Leases) release(name string) {
 	delete(l.held, name)
 }
 
-type localLease struct{ release func() }
+type localLease func()
 
 // Lost implements [Lease]: a lease of this process is never lost.
 func (localLease) Lost() <-chan struct{} { return nil }
 
 // Release implements [Lease].
-func (l localLease) Release() { l.release() }
+func (release localLease) Release() { release() }

@@ -1,20 +1,13 @@
 package tape
 
-import (
-	"iter"
-	"time"
-)
+import "iter"
 
 // Query selects entries of a tape. The zero value selects all, oldest first. All parts apply together, the limit last.
 type Query struct {
 	After, Before int64 // ids between these, exclusive; 0 is open
 
-	AfterAnchor string // only what follows the latest anchor of this name
-	UntilAnchor string // with AfterAnchor: and precedes the first anchor of this name after that one
-	FromAnchor  string // the latest anchor of this name and what follows it
-	FromLast    bool   // the last anchor of any name and what follows it; the complete tape without an anchor
-
-	From, To time.Time // dates, inclusive; zero is open.
+	FromAnchor string // the latest anchor of this name and what follows it
+	FromLast   bool   // the last anchor of any name and what follows it; the complete tape without an anchor
 
 	Kinds  []Kind // any of them; none is all kinds
 	Text   string // only entries in which each word occurs, see Tape.Search

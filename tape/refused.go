@@ -9,18 +9,12 @@ import (
 // would be answered. In views, what was said since the model's last reply stands as a note that has the message. Where onlyMedia is true, this
 // is so for images and files alone.
 func NewRefusal(kind, message string, onlyMedia bool) Entry {
-	what := refusedAll
+	refused := "all"
 	if onlyMedia {
-		what = refusedMedia
+		refused = "media"
 	}
-	return newEntry(KindError, "kind", kind, "message", message, "refused", what)
+	return newEntry(KindError, "kind", kind, "message", message, "refused", refused)
 }
-
-// What an error says was refused.
-const (
-	refusedAll   = "all"
-	refusedMedia = "media"
-)
 
 // withNotes puts notes in place of what was refused: what was said to the model since its last reply before the error.
 func withNotes(entries []Entry) []Entry {
@@ -30,7 +24,7 @@ func withNotes(entries []Entry) []Entry {
 		}
 		p := payloadOf(e)
 		for k := i - 1; p.Refused != "" && k >= 0 && !isReply(entries[k]); k-- {
-			entries[k].Payload = refusedPayload(entries[k], p.Refused == refusedMedia, p.Message)
+			entries[k].Payload = refusedPayload(entries[k], p.Refused == "media", p.Message)
 		}
 	}
 	return entries
@@ -61,18 +55,15 @@ func refusedContent(content json.RawMessage, onlyMedia bool, reason string) json
 	if !onlyMedia {
 		return encode("[This was left out, because it was refused: " + reason + "]")
 	}
-	isMedia := func(part json.RawMessage) bool { return partType(part) != "text" }
+	isMedia := func(part json.RawMessage) bool {
+		var p struct{ Type string }
+		_ = json.Unmarshal(part, &p) // other values have no type
+		return p.Type != "text"
+	}
 	parts := elements(content)
 	if !slices.ContainsFunc(parts, isMedia) {
 		return content
 	}
 	note := newObject("type", "text", "text", "[Images and files were left out, because they were refused: "+reason+"]")
 	return encode(append(slices.DeleteFunc(parts, isMedia), note))
-}
-
-// partType returns the type of a content part.
-func partType(part json.RawMessage) string {
-	var p struct{ Type string }
-	_ = json.Unmarshal(part, &p) // other values have no type
-	return p.Type
 }

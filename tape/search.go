@@ -76,7 +76,7 @@ func (m *matcher) folded(s string) string {
 
 // selects reports whether the query selects an entry within its range of ids.
 func (m *matcher) selects(e Entry) bool {
-	if len(m.Kinds) > 0 && !slices.Contains(m.Kinds, e.Kind) || !m.From.IsZero() && e.Date.Before(m.From) || !m.To.IsZero() && e.Date.After(m.To) {
+	if len(m.Kinds) > 0 && !slices.Contains(m.Kinds, e.Kind) {
 		return false
 	}
 	if len(m.words) == 0 {

@@ -124,8 +124,14 @@ func (t *Tape) Append(ctx context.Context, entries ...Entry) (first int64, err e
 	return t.append(ctx, Batch{Entries: entries})
 }
 
-// AppendPatiently is Append that tries again while the store is away, until ctx ends. Its error is then that of the store.
+// patience is how long a turn waits for a store that is away: what its readers have seen is to be on the tape.
+const patience = time.Minute
+
+// AppendPatiently is Append that tries again while the store is away, for a minute, also when ctx was canceled.
+// Its error is then that of the store.
 func (t *Tape) AppendPatiently(ctx context.Context, entries ...Entry) (first int64, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
 	pauses := backoff.New(appendPause, longestAppendPause)
 	for {
 		if first, err = t.Append(ctx, entries...); !errors.Is(err, ErrAway) || backoff.Sleep(ctx, pauses.NextBackOff()) != nil {

@@ -76,7 +76,7 @@ func parseLines(r io.Reader, line *int) iter.Seq2[Entry, error] {
 // parseForeign reads a line that this or a similar program wrote. A missing id or date is zero.
 func parseForeign(line []byte) (Entry, error) {
 	var l struct {
-		ID            *int64
+		ID            int64
 		Kind          Kind
 		Payload, Meta json.RawMessage
 		Date          time.Time
@@ -92,7 +92,7 @@ func parseForeign(line []byte) (Entry, error) {
 	case !utf8.Valid(line):
 		err = errors.New("the line is not UTF-8")
 	case err != nil:
-	case l.ID != nil && *l.ID < 1:
+	case l.ID < 0:
 		err = errors.New("invalid id; expected a whole number from 1")
 	case l.Timestamp != nil && math.Abs(*l.Timestamp) > 253402300799: // the end of year 9999
 		err = errors.New("timestamp must be a number of seconds since 1970")
@@ -102,10 +102,7 @@ func parseForeign(line []byte) (Entry, error) {
 	if err != nil {
 		return Entry{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	e := Entry{Kind: l.Kind, Payload: l.Payload, Meta: l.Meta, Date: l.Date}
-	if l.ID != nil {
-		e.ID = *l.ID
-	}
+	e := Entry{ID: l.ID, Kind: l.Kind, Payload: l.Payload, Meta: l.Meta, Date: l.Date}
 	if string(e.Meta) == "null" {
 		e.Meta = nil
 	}

@@ -182,11 +182,8 @@ func (w *window) close() {
 }
 
 func (w *window) anchor(p payload) {
-	state := p.State
-	if state == nil {
-		state = json.RawMessage("null")
-	}
-	m := Message{"assistant", newObject("role", "assistant", "content", "[Anchor created: "+p.Name+"]: "+string(state))}
+	state := cmp.Or(string(p.State), "null")
+	m := Message{"assistant", newObject("role", "assistant", "content", "[Anchor created: "+p.Name+"]: "+state)}
 	if len(w.calls) > 0 {
 		w.after = append(w.after, m)
 		return

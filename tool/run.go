@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -53,9 +52,9 @@ type Runner struct {
 
 	// NeedsApproval reports whether a call needs approval; nil is as the tool's Approval says.
 	NeedsApproval func(*Tool, Call) bool
-	// Approve asks whether a call may run. It should return when its context ends, which is no approval, nor is an error. Nil
-	// means that no person can answer.
-	Approve func(context.Context, Question) (Decision, error)
+	// Approve asks whether a call may run: exactly this one, with these arguments. An error is the denial that the model reads.
+	// It should return when its context ends, whose deadline is that of an answer. Nil means that no person can answer.
+	Approve func(context.Context, *Tool, Call) error
 	// Before, where it is set, sees each call of a known tool with arguments that are JSON. It may change the arguments, or return
 	// a result: then the tool does not run. The schema is held to what it returns, and people are asked about that.
 	Before func(context.Context, *Tool, Call) (json.RawMessage, *Result, error)
@@ -63,27 +62,9 @@ type Runner struct {
 	After func(context.Context, *Tool, Call, Result) (Result, error)
 	// Redact, where it is set, takes secrets out of what went wrong before a model reads it.
 	Redact func(string) string
-	// Log gets panics, with their stacks. Nil means none.
+	// Log gets panics, with their stacks, and calls that were abandoned. Nil means none.
 	Log *slog.Logger
-
-	stray atomic.Int64
 }
-
-// Question is a call that asks for approval: if it is given, exactly this runs.
-type Question struct {
-	Tool    *Tool
-	Call    Call
-	Expires time.Time // when no answer will be a denial
-}
-
-// Decision is the answer.
-type Decision struct {
-	Approved bool
-	Reason   string // of a denial, for the model
-}
-
-// Stray returns how many calls were abandoned so far, because they ignored the end of their context.
-func (r *Runner) Stray() int { return int(r.stray.Load()) }
 
 // Run runs the calls, of tools as they were offered to the model, and yields the index and the result of each as it ends. Every call
 // has a result, also where ctx ends or the loop is left: then the calls' contexts end, and Run returns when they have, or when the
@@ -96,8 +77,10 @@ func (r *Runner) Run(ctx context.Context, tools []*Tool, calls []Call) iter.Seq2
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		results := make(chan done, len(calls)) // so that no call waits for the reader
+		interrupts, over := make(chan func()), make(chan struct{})
 		var wg sync.WaitGroup
 		defer wg.Wait()
+		defer close(over)
 		defer cancel()
 		slots := semaphore.NewWeighted(int64(r.parallel()))
 		started := make([]*running, len(calls))
@@ -109,7 +92,7 @@ func (r *Runner) Run(ctx context.Context, tools []*Tool, calls []Call) iter.Seq2
 			if c.tool, _ = find(tools, call.Name); c.tool != nil {
 				c.asks = r.needsApproval(c.tool, call)
 			}
-			c.ctx, c.span = c.begin(context.WithValue(ctx, callKey{}, call))
+			c.ctx, c.span = c.begin(context.WithValue(ctx, scopeKey{}, scope{call, interrupts, over}))
 			if started[i] = c; !c.ordered() {
 				start(i)
 			}
@@ -122,10 +105,14 @@ func (r *Runner) Run(ctx context.Context, tools []*Tool, calls []Call) iter.Seq2
 				}
 			}
 		})
-		for range calls {
-			d := <-results
-			if !yield(d.index, d.result) {
-				return
+		for n := 0; n < len(calls); {
+			select {
+			case do := <-interrupts:
+				do()
+			case d := <-results:
+				if n++; !yield(d.index, d.result) {
+					return
+				}
 			}
 		}
 	}
@@ -140,20 +127,37 @@ func (r *Runner) needsApproval(t *Tool, c Call) bool {
 
 func (r *Runner) parallel() int { return cmp.Or(max(r.Parallel, 0), DefaultParallel) }
 
-type callKey struct{}
+type scopeKey struct{}
+
+// scope is what the context of a running call has.
+type scope struct {
+	call       Call
+	interrupts chan func()   // what the goroutine of Run is to do
+	over       chan struct{} // closed when Run is left
+}
+
+func scopeOf(ctx context.Context) scope {
+	s, _ := ctx.Value(scopeKey{}).(scope)
+	return s
+}
+
+// Interrupt lets the goroutine that ranges over [Runner.Run] call do between two results,
+// such as to send an event of the call that runs in ctx.
+// It returns when do is called, or when the loop is left, which may be before.
+func Interrupt(ctx context.Context, do func()) {
+	s := scopeOf(ctx)
+	select {
+	case s.interrupts <- do:
+	case <-s.over:
+	}
+}
 
 // CallID returns the model's id of the call that runs in ctx; "" outside of a turn.
-func CallID(ctx context.Context) string {
-	call, _ := ctx.Value(callKey{}).(Call)
-	return call.ID
-}
+func CallID(ctx context.Context) string { return scopeOf(ctx).call.ID }
 
 // Key returns the key of the call that runs in ctx, 26 lower-case letters and digits. It stays the same when the call runs again after a crash,
 // and no other call has it: a tool can store it with what it does, and refuse to do the same twice. It is "" outside of a turn.
-func Key(ctx context.Context) string {
-	call, _ := ctx.Value(callKey{}).(Call)
-	return call.Key
-}
+func Key(ctx context.Context) string { return scopeOf(ctx).call.Key }
 
 // running is one call while it runs.
 type running struct {
@@ -267,9 +271,8 @@ func (c *running) ask(ctx context.Context) (denied *Error) {
 	asked, cancel := context.WithDeadline(ctx, since.Add(wait))
 	defer cancel()
 	defer c.caught(ctx, "approval", func() { denied = &Error{KindDenied, "the question for approval could not be delivered"} })
-	expires, _ := asked.Deadline()
 	trace.SpanFromContext(ctx).AddEvent("lingserve.approval.asked")
-	d, err := c.Approve(asked, Question{c.tool, clone(c.call), expires})
+	err := c.Approve(asked, c.tool, clone(c.call))
 	trace.SpanFromContext(ctx).AddEvent("lingserve.approval.answered")
 	switch {
 	case ctx.Err() != nil:
@@ -279,10 +282,6 @@ func (c *running) ask(ctx context.Context) (denied *Error) {
 		return &Error{KindDenied, fmt.Sprintf("no approval came within %v", wait)}
 	case err != nil:
 		return failed(err, KindDenied).Err
-	case !d.Approved && d.Reason != "":
-		return &Error{KindDenied, "a person denied the call: " + d.Reason}
-	case !d.Approved:
-		return &Error{KindDenied, "a person denied the call"}
 	}
 	return nil
 }
@@ -323,7 +322,6 @@ func (c *running) execute(ctx context.Context) Result {
 		select {
 		case out = <-done:
 		case <-grace.C:
-			c.stray.Add(1)
 			if c.Log != nil {
 				c.Log.WarnContext(ctx, "dropped a tool's result after its deadline", slog.String("tool", c.tool.Name))
 			}
@@ -427,14 +425,9 @@ func (t *Tool) fits(arguments json.RawMessage) *Error {
 	if len(found) == 0 {
 		return nil
 	}
-	var b strings.Builder
-	b.WriteString("invalid arguments")
+	misfits := make([]string, len(found))
 	for i, m := range found {
-		b.WriteString([]string{": ", "; "}[min(i, 1)])
-		if at := schema.Pointer(m.At); at != "" {
-			b.WriteString(at + ": ")
-		}
-		b.WriteString(m.Message)
+		misfits[i] = strings.TrimPrefix(schema.Pointer(m.At)+": ", ": ") + m.Message
 	}
-	return &Error{KindArguments, b.String()}
+	return &Error{KindArguments, "invalid arguments: " + strings.Join(misfits, "; ")}
 }

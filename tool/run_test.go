@@ -291,7 +291,8 @@ func TestAfterCancellationToolsGetFiveSeconds(t *testing.T) { // AG-25, TU-52
 			does("ignores", func(context.Context) (string, error) { <-free; return "late", nil }),
 			does("waits", func(context.Context) (string, error) { t.Error("it began after the end"); return "", nil }, WithSerial()),
 		}
-		r := &Runner{}
+		var log bytes.Buffer
+		r := &Runner{Log: slog.New(slog.NewTextHandler(&log, nil))}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { cancel(errors.New("enough")) })
 		start := time.Now()
@@ -311,13 +312,10 @@ func TestAfterCancellationToolsGetFiveSeconds(t *testing.T) { // AG-25, TU-52
 		if diff := cmp.Diff(want, texts); diff != "" {
 			t.Error(diff)
 		}
-		if r.Stray() != 1 {
-			t.Errorf("%d are counted, want the one that ignores its end", r.Stray())
-		}
 		close(free)
 		synctest.Wait()
-		if r.Stray() != 1 {
-			t.Errorf("%d are counted after it returned", r.Stray())
+		if n := strings.Count(log.String(), "dropped a tool's result"); n != 1 {
+			t.Errorf("the log has %d, want the one that ignores its end", n)
 		}
 	})
 }
@@ -327,11 +325,10 @@ func TestAToolThatIgnoresItsTimeoutIsLeftBehind(t *testing.T) { // AG-25, TU-52
 		free := make(chan struct{})
 		defer close(free)
 		tools := []*Tool{does("ignores", func(context.Context) (string, error) { <-free; return "late", nil }, WithSerial()), weather()}
-		r := &Runner{}
 		start := time.Now()
-		got := all(t, t.Context(), r, tools, call("ignores", ""), call("weather", `{"city":"Rome"}`))
-		if got[0].Err == nil || got[0].Err.Kind != KindTimeout || got[1].Text() != "sunny in Rome" || time.Since(start) != 65*time.Second || r.Stray() != 1 {
-			t.Errorf("got %s and %s after %v, %d left", got[0].Text(), got[1].Text(), time.Since(start), r.Stray())
+		got := all(t, t.Context(), &Runner{}, tools, call("ignores", ""), call("weather", `{"city":"Rome"}`))
+		if got[0].Err == nil || got[0].Err.Kind != KindTimeout || got[1].Text() != "sunny in Rome" || time.Since(start) != 65*time.Second {
+			t.Errorf("got %s and %s after %v", got[0].Text(), got[1].Text(), time.Since(start))
 		}
 	})
 }
@@ -395,28 +392,28 @@ func TestASlowReaderKeepsNoCallFromRunning(t *testing.T) { // AG-25
 }
 
 func TestApproval(t *testing.T) { // AG-40
-	allow := func(context.Context, Question) (Decision, error) { return Decision{Approved: true}, nil }
+	allow := func(context.Context, *Tool, Call) error { return nil }
 	for _, row := range []struct {
 		name    string
-		approve func(context.Context, Question) (Decision, error)
+		approve func(context.Context, *Tool, Call) error
 		want    string // the text, or kind and message
 		took    time.Duration
 	}{
 		{"given", allow, "sunny in Lima", 0},
-		{"denied", func(context.Context, Question) (Decision, error) { return Decision{}, nil }, "denied: a person denied the call", 0},
-		{"denied for a reason", func(context.Context, Question) (Decision, error) { return Decision{Reason: "not on Sundays"}, nil }, "denied: a person denied the call: not on Sundays", 0},
-		{"no answer", func(ctx context.Context, _ Question) (Decision, error) { <-ctx.Done(); return Decision{}, ctx.Err() }, "denied: no approval came within 5m0s", 5 * time.Minute},
-		{"given too late", func(ctx context.Context, _ Question) (Decision, error) {
+		{"denied", func(context.Context, *Tool, Call) error { return errors.New("not on Sundays") }, "denied: not on Sundays", 0},
+		{"no answer", func(ctx context.Context, _ *Tool, _ Call) error { <-ctx.Done(); return ctx.Err() }, "denied: no approval came within 5m0s", 5 * time.Minute},
+		{"given too late", func(ctx context.Context, _ *Tool, _ Call) error {
 			<-ctx.Done()
-			return Decision{Approved: true}, nil
+			return nil
 		}, "denied: no approval came within 5m0s", 5 * time.Minute},
-		{"no way to ask", func(context.Context, Question) (Decision, error) {
-			return Decision{Approved: true}, &Error{KindDenied, "nobody is listening"}
+		{"no way to ask", func(context.Context, *Tool, Call) error {
+			return &Error{KindDenied, "nobody is listening"}
 		}, "denied: nobody is listening", 0},
-		{"a question that panics", func(context.Context, Question) (Decision, error) { panic("no") }, "denied: the question for approval could not be delivered", 0},
-		{"just in time", func(ctx context.Context, q Question) (Decision, error) {
-			time.Sleep(time.Until(q.Expires) - time.Second)
-			return Decision{Approved: true}, nil
+		{"a question that panics", func(context.Context, *Tool, Call) error { panic("no") }, "denied: the question for approval could not be delivered", 0},
+		{"just in time", func(ctx context.Context, _ *Tool, _ Call) error {
+			expires, _ := ctx.Deadline()
+			time.Sleep(time.Until(expires) - time.Second)
+			return nil
 		}, "sunny in Lima", 5*time.Minute - time.Second},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -444,9 +441,9 @@ func TestOtherCallsGoOnWhileOneWaitsForApproval(t *testing.T) { // AG-40
 			does("busy", func(context.Context) (string, error) { time.Sleep(time.Second); return "", nil }),
 			does("alone", func(context.Context) (string, error) { time.Sleep(time.Second); return "", nil }, WithSerial()),
 		}
-		r := &Runner{Parallel: 1, Approve: func(context.Context, Question) (Decision, error) {
+		r := &Runner{Parallel: 1, Approve: func(context.Context, *Tool, Call) error {
 			time.Sleep(time.Minute)
-			return Decision{Approved: true}, nil
+			return nil
 		}}
 		for _, result := range r.Run(t.Context(), tools, []Call{call("weather", `{"city":"Lima"}`), call("busy", ""), call("alone", ""), call("busy", "")}) {
 			order = append(order, fmt.Sprint(result.Name, " ", time.Since(start)))
@@ -470,11 +467,11 @@ func TestWhatRunsIsWhatWasShown(t *testing.T) { // AG-40
 		Before: func(_ context.Context, _ *Tool, c Call) (json.RawMessage, *Result, error) {
 			return json.RawMessage(strings.Replace(string(c.Arguments), "a", "b", 1)), nil, nil
 		},
-		Approve: func(_ context.Context, q Question) (Decision, error) {
-			shown = append(shown, string(q.Call.Arguments))
-			copy(q.Call.Arguments, `{"path":"X"}`) // nobody can change what was shown by what he got
+		Approve: func(_ context.Context, _ *Tool, c Call) error {
+			shown = append(shown, string(c.Arguments))
+			copy(c.Arguments, `{"path":"X"}`) // nobody can change what was shown by what he got
 			copy(arguments, `{"path":"Y"}`)
-			return Decision{Approved: true}, nil
+			return nil
 		},
 	}
 	for range r.Run(t.Context(), []*Tool{tool}, []Call{c}) {
@@ -485,9 +482,9 @@ func TestWhatRunsIsWhatWasShown(t *testing.T) { // AG-40
 }
 
 func TestNobodyIsAskedAboutWhatCannotRun(t *testing.T) { // AG-26, AG-40
-	r := &Runner{Approve: func(context.Context, Question) (Decision, error) {
+	r := &Runner{Approve: func(context.Context, *Tool, Call) error {
 		t.Error("a question")
-		return Decision{}, nil
+		return nil
 	}}
 	for _, arguments := range []string{`{`, `{}`, `{"city":1}`} {
 		if got := one(t, r, []*Tool{weather(WithApproval(Always))}, call("weather", arguments)); got.Err == nil || got.Err.Kind != KindArguments {
@@ -500,9 +497,9 @@ func TestACancellationEndsTheWaitingForApproval(t *testing.T) { // AG-25, AG-40
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		r := &Runner{Approve: func(ctx context.Context, _ Question) (Decision, error) {
+		r := &Runner{Approve: func(ctx context.Context, _ *Tool, _ Call) error {
 			<-ctx.Done()
-			return Decision{Approved: true}, nil
+			return nil
 		}}
 		got := all(t, ctx, r, []*Tool{weather(WithApproval(Always))}, call("weather", `{"city":"Lima"}`))[0]
 		if got.Err == nil || got.Err.Kind != KindInterrupted {
@@ -650,5 +647,34 @@ func TestCallsFindTheirKeys(t *testing.T) {
 	}
 	if text, err := json.Marshal(one); err != nil || strings.Contains(string(text), "k1") {
 		t.Errorf("%s %v", text, err)
+	}
+}
+
+// What a call interrupts the loop for happens in the loop's goroutine, before the call's result, and not when the loop was left.
+func TestACallInterruptsTheLoop(t *testing.T) {
+	for _, leave := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var order []string
+			says := func(name string, after time.Duration) *Tool {
+				return does(name, func(ctx context.Context) (string, error) {
+					time.Sleep(after)
+					Interrupt(ctx, func() { order = append(order, name+" says") })
+					return "", nil
+				})
+			}
+			tools := []*Tool{says("first", time.Second), says("second", 2*time.Second)}
+			for i := range new(Runner).Run(t.Context(), tools, []Call{call("first", ""), call("second", "")}) {
+				if order = append(order, fmt.Sprint("result ", i)); leave {
+					break
+				}
+			}
+			want := []string{"first says", "result 0", "second says", "result 1"}
+			if leave {
+				want = want[:2]
+			}
+			if !slices.Equal(order, want) {
+				t.Errorf("got %q, want %q", order, want)
+			}
+		})
 	}
 }

@@ -130,7 +130,7 @@ func (t *Tool) Check() error {
 }
 
 func (t *Tool) check() error {
-	if err := checkName(t.Name); err != nil {
+	if err := CheckName(t.Name); err != nil {
 		return err
 	}
 	if t.Run == nil {
@@ -162,7 +162,8 @@ func (t *Tool) Unchecked() []string {
 
 var goodName = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
 
-func checkName(name string) error {
+// CheckName says why a tool cannot have a name.
+func CheckName(name string) error {
 	if len(name) > MaxName {
 		return fmt.Errorf("tool %.16s…: expected a name of at most %d bytes, got %d", name, MaxName, len(name))
 	}

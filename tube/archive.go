@@ -1,11 +1,12 @@
 package tube
 
 import (
-	"encoding/json"
+	"bytes"
+	"cmp"
+	"encoding/gob"
 	"errors"
 	"fmt"
 
-	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/jsonuri"
 )
 
@@ -14,62 +15,37 @@ var ErrArchive = errors.New("tube: incomplete record of a run")
 
 // base is what the events of a tube fold to, and those that a document cannot say.
 type base struct {
-	Next    uint64      `json:"next"` // number of the event behind those that are folded
-	Visible archived    `json:"visible"`
-	All     *archived   `json:"all,omitempty"` // with hidden events, where there were any
-	Kept    []keptEvent `json:"kept,omitempty"`
+	Next    uint64  // number of the event behind those that are folded
+	Visible []Event // that make the document
+	All     []Event // that make the document with hidden events; none if there were no such events
+	Kept    []Event // named and Done events below Next, and the end of the run if it has that number
 }
 
-// archived is a document with its reserved uris.
-type archived struct {
-	Document json.RawMessage `json:"document"`
-	Reserved json.RawMessage `json:"reserved"`
-}
-
-// keptEvent is a named or Done event below Next, or the end of the run with that number.
-type keptEvent struct {
-	N      uint64          `json:"n"`
-	Event  string          `json:"event,omitempty"`
-	Data   json.RawMessage `json:"data,omitempty"`
-	URI    string          `json:"uri,omitempty"` // of a Done event
-	Hidden bool            `json:"hidden,omitempty"`
-}
-
-func archive(d *jsonuri.Document) archived {
-	return archived{Document: d.AppendJSON(nil), Reserved: d.AppendReserved(nil)}
-}
-
-func (b *base) keep(e Event) {
-	b.Kept = append(b.Kept, keptEvent{N: e.N, Event: e.Name, Data: e.Value, URI: string(e.URI), Hidden: e.Hidden})
-}
-
-// appendTo appends the base as JSON.
+// appendTo appends the encoded base.
 func (b *base) appendTo(dst []byte) []byte {
-	text, err := rawjson.Marshal(b)
-	if err != nil {
-		panic("tube: " + err.Error()) // values and documents are JSON
+	out := bytes.NewBuffer(dst)
+	if err := gob.NewEncoder(out).Encode(b); err != nil {
+		panic("tube: " + err.Error()) // a buffer takes all
 	}
-	return append(dst, text...)
+	return out.Bytes()
 }
 
-// restore makes d, which is empty, the document that was archived.
-func (a *archived) restore(d *jsonuri.Document) error {
-	put := func(uri string, value []byte) error {
-		e := Event{Kind: Set, URI: []byte(uri), Value: value}
-		if err := check(&e); err != nil {
-			return err
-		}
-		return apply(d, e)
+// readBase decodes what appendTo has written.
+func readBase(text []byte) (b base, err error) {
+	in := bytes.NewReader(text)
+	if err = gob.NewDecoder(in).Decode(&b); err == nil && in.Len() > 0 {
+		err = fmt.Errorf("%d bytes behind it", in.Len())
 	}
-	if err := put("", a.Document); err != nil {
-		return err
+	return b, err
+}
+
+// foldOf returns the document that events make. An event that it refuses is left out; the error is that of the first one.
+func foldOf(events []Event) (d *jsonuri.Document, err error) {
+	d = new(jsonuri.Document)
+	for _, e := range events {
+		err = cmp.Or(err, apply(d, e))
 	}
-	for uri, value := range rawjson.Members(a.Reserved) {
-		if err := put(uri, value); err != nil {
-			return err
-		}
-	}
-	return nil
+	return d, err
 }
 
 // restore makes t, which is empty, the tube of a base.
@@ -78,28 +54,24 @@ func (t *Tube) restore(b *base) error {
 		return fmt.Errorf("a base of event %d", b.Next)
 	}
 	f := &t.folded
-	if err := b.Visible.restore(&f.visible); err != nil {
+	var err error
+	if f.visible, err = foldOf(b.Visible); err != nil {
 		return err
 	}
 	if b.All != nil {
-		f.all = new(jsonuri.Document)
-		if err := b.All.restore(f.all); err != nil {
+		if f.all, err = foldOf(b.All); err != nil {
 			return err
 		}
 	}
 	f.rooted, f.at.n, t.log.next = true, b.Next, b.Next
 	t.sent.Store(b.Next)
-	for _, k := range b.Kept {
-		e := Event{N: k.N, Kind: Done, URI: []byte(k.URI), Hidden: k.Hidden}
-		if k.Event != "" {
-			e = Event{N: k.N, Kind: Named, Name: k.Event, Value: k.Data, Hidden: k.Hidden}
-		}
+	for _, e := range b.Kept {
 		if err := check(&e); err != nil {
 			return err
 		}
 		last := len(f.kept) - 1
 		switch {
-		case t.ended, e.N > b.Next, e.Terminal() != (e.N == b.Next), last >= 0 && f.kept[last].N >= e.N:
+		case t.ended, e.Kind < Done, e.N > b.Next, e.Terminal() != (e.N == b.Next), last >= 0 && f.kept[last].N >= e.N:
 			return fmt.Errorf("event %d was not expected", e.N)
 		case e.Terminal():
 			if _, _, err := t.append(&e, true); err != nil {

@@ -17,7 +17,7 @@ type folded struct {
 	mu sync.Mutex
 	at cursor // the next event to fold
 
-	visible jsonuri.Document
+	visible *jsonuri.Document
 	all     *jsonuri.Document // nil as long as it would be the same
 	rooted  bool              // something was set at the root
 
@@ -30,7 +30,7 @@ func (f *folded) document(all bool) *jsonuri.Document {
 	if all && f.all != nil {
 		return f.all
 	}
-	return &f.visible
+	return f.visible
 }
 
 // fold takes the events of a block up to number end.
@@ -42,13 +42,10 @@ func (f *folded) fold(data []byte, end uint64) {
 		}
 		f.rooted = f.rooted || len(e.URI) == 0
 		if e.Hidden && f.all == nil {
-			f.all = new(jsonuri.Document)
-			for _, e := range snapshotOf(&f.visible, false) {
-				_ = apply(f.all, e)
-			}
+			f.all, _ = foldOf(snapshotOf(f.visible, false))
 		}
 		if !e.Hidden {
-			_ = apply(&f.visible, e)
+			_ = apply(f.visible, e)
 		}
 		if f.all != nil {
 			_ = apply(f.all, e)

@@ -1,7 +1,6 @@
 package tube
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,10 +11,7 @@ import (
 // [Tube.AppendBase] gives what it folds to. A [Replay] makes a tube of them again. Nothing of this is work for those who send.
 
 // Place is how far a tube was written down. The zero value is the beginning of its log.
-type Place struct {
-	at   cursor
-	seen uint64 // the log's next event when its end was reached
-}
+type Place struct{ at cursor }
 
 // End returns the number of the event behind it.
 func (p Place) End() uint64 { return p.at.n }
@@ -31,9 +27,6 @@ type Piece struct {
 // Piece returns the next part of the log after p, at most one block, and moves p to its end. Data is empty if there is no more. ok is false if
 // the events after p have already left the log.
 func (t *Tube) Piece(p *Place) (piece Piece, ok bool) {
-	if p.seen == t.written() {
-		return piece, true // thousands of runs that wait cost a look each, not a lock
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	l := &t.log
@@ -41,29 +34,16 @@ func (t *Tube) Piece(p *Place) (piece Piece, ok bool) {
 		p.at = cursor{seq: l.seq, n: p.at.n}
 	}
 	data, ok := l.view(&p.at)
-	if !ok {
-		return piece, false
+	if data == nil {
+		return piece, ok
 	}
-	i, last := p.at.seq-l.seq, len(l.blocks)-1
-	if data != nil {
-		piece = Piece{First: l.blocks[i].first, Offset: p.at.off, End: l.next, Data: data[p.at.off:len(data):len(data)]}
-		if i < last {
-			piece.End = l.blocks[i+1].first
-		}
-		p.at.off, p.at.n = len(data), piece.End
+	i := p.at.seq - l.seq
+	piece = Piece{First: l.blocks[i].first, Offset: p.at.off, End: l.next, Data: data[p.at.off:len(data):len(data)]}
+	if i+1 < len(l.blocks) {
+		piece.End = l.blocks[i+1].first
 	}
-	if i >= last {
-		p.seen = l.next
-	}
+	p.at.off, p.at.n = len(data), piece.End
 	return piece, true
-}
-
-// written returns the number of the next event to be sent.
-func (t *Tube) written() uint64 {
-	if t.unshown.Load() {
-		return t.sent.Load() + 1
-	}
-	return t.sent.Load()
 }
 
 // Compact says whether the log is whole and takes no more than so many bytes: then its pieces from the beginning are as good
@@ -74,7 +54,7 @@ func (t *Tube) Compact(bytes int) bool {
 	return t.log.seq == 0 && t.log.size <= bytes && t.log.begin() == t.from
 }
 
-// AppendBase appends what all events up to now fold to, and those that a document cannot say, as JSON, and moves p behind them.
+// AppendBase appends what all events up to now fold to, and those that a document cannot say, and moves p behind them.
 func (t *Tube) AppendBase(dst []byte, p *Place) []byte {
 	f := &t.folded
 	f.mu.Lock() // nothing leaves the log meanwhile
@@ -87,7 +67,7 @@ func (t *Tube) AppendBase(dst []byte, p *Place) []byte {
 		end = t.terminal
 	}
 	t.mu.Unlock()
-	*p = Place{at: cursor{seq: seq + len(blocks), n: next}, seen: next}
+	*p = Place{cursor{seq: seq + len(blocks), n: next}}
 	if end == 0 { // there is no base of nothing
 		*p = Place{}
 		return dst
@@ -95,13 +75,10 @@ func (t *Tube) AppendBase(dst []byte, p *Place) []byte {
 	f.foldBlocks(blocks, seq, end)
 	t.account()
 
-	b := base{Next: end, Visible: archive(f.document(false))}
+	// The terminal event stands behind what is folded.
+	b := base{Next: end, Visible: snapshotOf(f.visible, false), Kept: slices.Collect(f.beside(blocks))}
 	if f.all != nil {
-		all := archive(f.all)
-		b.All = &all
-	}
-	for e := range f.beside(blocks) { // the terminal event stands behind what is folded
-		b.keep(e)
+		b.All = snapshotOf(f.all, false)
 	}
 	return b.appendTo(dst)
 }
@@ -157,8 +134,7 @@ func (t *Tube) forget() {
 func (r *Replay) Base(text []byte) error {
 	t := New(r.run, &r.options)
 	if len(text) > 0 { // else it is the base of no events
-		var b base
-		err := json.Unmarshal(text, &b)
+		b, err := readBase(text)
 		if err == nil {
 			err = t.restore(&b)
 		}

@@ -33,7 +33,6 @@ type Tube struct {
 	done    chan struct{} // closed after the terminal event
 	sent    atomic.Uint64 // number of the first event that readers do not see yet; it can be read without the lock
 	holdEnd bool
-	unshown atomic.Bool // the terminal event is in the log, and waits for ShowEnd
 
 	mu       sync.Mutex
 	log      log
@@ -51,6 +50,7 @@ type Tube struct {
 // New returns the tube of the run with this id.
 func New(run string, o *Options) *Tube {
 	t := &Tube{run: run, max: o.MaxBytes, done: make(chan struct{}), first: o.First}
+	t.folded.visible = new(jsonuri.Document)
 	if t.max <= 0 {
 		t.max = defaultMaxBytes
 	}
@@ -102,9 +102,7 @@ func (t *Tube) append(e *Event, terminal bool) (n uint64, size int, err error) {
 	if terminal {
 		t.ended, t.terminal = true, n
 	}
-	if terminal && t.holdEnd {
-		t.unshown.Store(true)
-	} else {
+	if !terminal || !t.holdEnd {
 		t.shown(n+1, terminal)
 	}
 	return n, t.log.size, nil
@@ -128,7 +126,7 @@ func (t *Tube) shown(n uint64, terminal bool) {
 func (t *Tube) ShowEnd() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.unshown.CompareAndSwap(true, false) {
+	if t.ended && t.sent.Load() == t.terminal {
 		t.shown(t.terminal+1, true)
 	}
 }

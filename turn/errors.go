@@ -26,28 +26,30 @@ type Coded interface {
 
 // These are the errors of turns and lanes that callers tell apart.
 var (
-	ErrNoPrompt    error = &codedError{CodeInvalid, "turn: the prompt is empty"}
-	ErrNoOutput    error = &codedError{CodeInternal, "turn: no model answered"}
-	ErrBusy        error = &codedError{CodeConflict, "turn: the session is busy"}
-	ErrQueueFull   error = &codedError{CodeOverloaded, "turn: too many messages are waiting"}
-	ErrDraining    error = &codedError{CodeDraining, "turn: the server is shutting down"}
-	ErrInterrupted error = &codedError{CodeConflict, "turn: interrupted by a later message"}
-	ErrStopped     error = &codedError{CodeConflict, "turn: stopped"}
-	ErrLeaseLost   error = &codedError{CodeInternal, "turn: the session's lease was lost"}
+	ErrNoPrompt    error = &codedError{CodeInvalid, "turn: the prompt is empty", nil}
+	ErrNoOutput    error = &codedError{CodeInternal, "turn: no model answered", nil}
+	ErrBusy        error = &codedError{CodeConflict, "turn: the session is busy", nil}
+	ErrQueueFull   error = &codedError{CodeOverloaded, "turn: too many messages are waiting", nil}
+	ErrDraining    error = &codedError{CodeDraining, "turn: the server is shutting down", nil}
+	ErrInterrupted error = &codedError{CodeConflict, "turn: interrupted by a later message", nil}
+	ErrStopped     error = &codedError{CodeConflict, "turn: stopped", nil}
+	ErrLeaseLost   error = &codedError{CodeInternal, "turn: the session's lease was lost", nil}
 	// ErrHandedOver ends a turn that goes on in another process: nothing more of it is written here but the results of tools that have ended.
-	ErrHandedOver error = &codedError{CodeInternal, "turn: another process goes on with it"}
-	// ErrTimeout is a context.DeadlineExceeded.
-	ErrTimeout error = &timeoutError{codedError{CodeInternal, "turn: it took too long"}}
+	ErrHandedOver error = &codedError{CodeInternal, "turn: another process goes on with it", nil}
+	ErrTimeout    error = &codedError{CodeInternal, "turn: it took too long", context.DeadlineExceeded}
 )
 
-type codedError struct{ code, text string }
+type codedError struct {
+	code, text string
+	cause      error // or nil
+}
 
 func (e *codedError) Error() string     { return e.text }
 func (e *codedError) ErrorCode() string { return e.code }
+func (e *codedError) Unwrap() error     { return e.cause }
 
-type timeoutError struct{ codedError }
-
-func (e *timeoutError) Unwrap() error { return context.DeadlineExceeded }
+// invalid makes an error the caller's mistake.
+func invalid(err error) error { return &codedError{CodeInvalid, err.Error(), err} }
 
 // StageError says in which stage, and in whose hook, a turn has failed.
 type StageError struct {
@@ -75,9 +77,3 @@ func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
 }
-
-// invalidError makes something the caller's mistake.
-type invalidError struct{ error }
-
-func (e *invalidError) ErrorCode() string { return CodeInvalid }
-func (e *invalidError) Unwrap() error     { return e.error }

@@ -54,13 +54,11 @@ func ExampleFramework_Register() {
 		result, err := f.Process(context.Background(), &turn.Envelope{Content: content})
 		fmt.Printf("%q %q\n", result.Output, f.Code(err))
 	}
-	fmt.Println(f.Hooks()["run_model"], f.Hooks()["build_prompt"])
 	// Output:
 	// "HELLO" ""
 	// "HELLO" ""
 	// observed: turn build_prompt (prefix): turn: the prompt is empty
 	// "" "invalid_request"
-	// [shout] [prefix]
 }
 
 // A submission waits in the lane of its session, and the caller for its ticket. The events come while the model speaks.

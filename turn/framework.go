@@ -49,8 +49,8 @@ type Framework struct {
 	plugins atomic.Pointer[[]Named[any]] // in calling order; replaced, never changed: a turn keeps its own
 	lanes   lanes
 
-	mu       sync.Mutex // of those who replace plugins
-	declared []declared
+	mu       sync.Mutex                       // of those who replace plugins
+	declared map[string]func(plugin any) bool // by name of the hook: whether a plugin implements it
 	store    struct {
 		sync.Mutex
 		tape.Store // nil until a plugin provides one
@@ -65,7 +65,7 @@ func New(o Options) *Framework {
 	if abs, err := filepath.Abs(o.Workspace); err == nil {
 		o.Workspace = abs
 	}
-	f := &Framework{options: o, log: o.Log}
+	f := &Framework{options: o, log: o.Log, declared: map[string]func(any) bool{}}
 	if f.log == nil {
 		f.log = slog.New(slog.DiscardHandler)
 	}
@@ -105,28 +105,19 @@ func (f *Framework) Register(name string, plugin any) error {
 		return fmt.Errorf("turn: the plugin %q is already registered", name)
 	}
 	all := append([]Named[any]{{name, plugin}}, old...)
-	if len(f.hooksOf(all[:1])) == 0 {
+	if !f.hasHook(plugin) {
 		return fmt.Errorf("turn: the plugin %q (%T) has no hook; expected a method with a hook's name and signature", name, plugin)
 	}
 	f.plugins.Store(&all)
 	return nil
 }
 
-// Hooks lists who implements what: the names of the plugins by hook, in the order in which they are called.
-func (f *Framework) Hooks() map[string][]string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.hooksOf(*f.plugins.Load())
-}
-
 // Declare makes H a hook, under this name, of an interface that belongs to another package: plugins with nothing but this hook
-// can be registered, and [Framework.Hooks] lists it. Its owner finds them with [Implementers].
+// can be registered. Its owner finds them with [Implementers].
 func Declare[H any](f *Framework, hook string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !slices.ContainsFunc(f.declared, func(d declared) bool { return d.name == hook }) {
-		f.declared = append(f.declared, declared{hook, implements[H]})
-	}
+	f.declared[hook] = implements[H]
 }
 
 // Implementers returns the plugins that implement H, in the order in which they are called. Within a turn, [PluginsOf] has those

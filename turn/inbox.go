@@ -19,9 +19,9 @@ type inbox struct {
 
 // put adds a ticket. It returns false if the inbox is closed or full.
 func (i *inbox) put(k *Ticket) bool {
-	size := k.turn.outcome.Envelope.size()
+	size := k.turn.result.Envelope.size()
 	for _, other := range i.list {
-		size += other.turn.outcome.Envelope.size()
+		size += other.turn.result.Envelope.size()
 	}
 	if i.closed || len(i.list) >= inboxMessages || size > inboxBytes {
 		return false
@@ -61,7 +61,7 @@ func (i *inbox) Take() (list []*Envelope) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, k := range i.take() {
-		list = append(list, k.turn.outcome.Envelope)
+		list = append(list, k.turn.result.Envelope)
 		i.used = append(i.used, k)
 	}
 	return list

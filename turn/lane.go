@@ -44,10 +44,12 @@ func (l *lanes) submit(k *Ticket, policy Policy) (err error) {
 	switch ln := l.lanes[k.session]; {
 	case l.draining:
 		err = ErrDraining
+		l.refused.Draining++
 	case ln == nil:
 		err = l.open(k)
 	case policy == Reject:
 		err = ErrBusy
+		l.refused.Busy++
 	case policy == Steer && k.turn != nil && ln.running != nil && ln.running.inbox.put(k):
 	default:
 		if k.interrupt = policy == Interrupt; k.interrupt {
@@ -58,7 +60,9 @@ func (l *lanes) submit(k *Ticket, policy Policy) (err error) {
 	if err == nil {
 		k.unwatch = context.AfterFunc(k.ctx, func() { l.leave(k, context.Cause(k.ctx)) })
 	}
-	l.refused.count(err)
+	if errors.Is(err, ErrQueueFull) {
+		l.refused.Full++
+	}
 	l.mu.Unlock()
 	switch {
 	case err != nil:
@@ -193,7 +197,7 @@ func (l *lanes) startNext() bool {
 // finish makes a ticket done.
 func (l *lanes) finish(k *Ticket, r *Result, err error) {
 	if r == nil && k.turn != nil {
-		r = k.turn.result()
+		r = &k.turn.result
 	}
 	k.phase, k.result, k.err = Done, r, err
 	k.unwatch()
@@ -320,16 +324,4 @@ func (f *Framework) Lanes() Lanes {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return Lanes{Running: l.slots.Count(), Waiting: l.waiting, Refused: l.refused}
-}
-
-// count counts a refusal.
-func (r *Refusals) count(err error) {
-	switch {
-	case errors.Is(err, ErrBusy):
-		r.Busy++
-	case errors.Is(err, ErrQueueFull):
-		r.Full++
-	case errors.Is(err, ErrDraining):
-		r.Draining++
-	}
 }

@@ -18,15 +18,15 @@ func (t *Turn) runModel(ctx context.Context) error {
 	err = r.read(stream)
 	if err == nil && r.events == 0 {
 		t.notify(ctx, StageModel, ErrNoOutput)
-		text := t.outcome.Prompt.Text
-		if len(t.outcome.Prompt.Parts) > 0 {
-			text = t.outcome.Envelope.Content
+		text := t.result.Prompt.Text
+		if len(t.result.Prompt.Parts) > 0 {
+			text = t.result.Envelope.Content
 		}
 		err = r.read(textStream(text))
 	}
-	t.outcome.Output = r.output()
+	t.result.Output = r.output()
 	if err != nil {
-		t.outcome.Partial = true
+		t.result.Partial = true
 		return &StageError{StageModel, plugin, err}
 	}
 	if r.last.Kind != FinalEvent {
@@ -39,7 +39,7 @@ func (t *Turn) runModel(ctx context.Context) error {
 // modelStream returns the stream of the first plugin that accepts; one without events if none does. Of a plugin with both hooks the one
 // of the caller's mode is used.
 func (t *Turn) modelStream(ctx context.Context) (Stream, string, error) {
-	o := &t.outcome
+	o := &t.result.Outcome
 	stream, plugin, ok, err := first(ctx, t, StageModel, func(plugin any) (Stream, bool, error) {
 		runner, runs := plugin.(ModelRunner)
 		if streamer, streams := plugin.(ModelStreamer); streams && (t.Streaming() || !runs) {
@@ -123,7 +123,7 @@ func (r *reading) add(e Event) {
 		r.text.WriteString(text)
 	case UsageEvent:
 		if e.Usage != nil {
-			r.turn.outcome.Usage.add(*e.Usage)
+			r.turn.result.Usage.add(*e.Usage)
 		}
 	case ErrorEvent:
 		if e.Err == nil {

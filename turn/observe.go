@@ -57,7 +57,7 @@ func (t *Turn) notify(ctx context.Context, stage Stage, err error) {
 	_ = each(ctx, t, "on_error", func(h ErrorObserver) error {
 		ctx, cancel := context.WithTimeout(ctx, observeTimeout)
 		defer cancel()
-		h.OnError(ctx, stage, err, t.outcome.Envelope)
+		h.OnError(ctx, stage, err, t.result.Envelope)
 		return nil
 	})
 }
@@ -71,8 +71,8 @@ func (t *Turn) trace(ctx context.Context) (inside context.Context, end func()) {
 	}
 	name := "turn"
 	attrs := append(make([]attribute.KeyValue, 0, 6),
-		attribute.String("gen_ai.conversation.id", tape.Tag(t.outcome.Session)), attribute.String("lingserve.turn.id", t.outcome.TurnID))
-	if agent := t.outcome.Envelope.Agent(); agent != "" {
+		attribute.String("gen_ai.conversation.id", tape.Tag(t.result.Session)), attribute.String("lingserve.turn.id", t.result.TurnID))
+	if agent := t.result.Envelope.Agent(); agent != "" {
 		name = "invoke_agent " + agent
 		attrs = append(attrs, attribute.String("gen_ai.operation.name", "invoke_agent"), attribute.String("gen_ai.agent.name", agent))
 	}

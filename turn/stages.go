@@ -12,7 +12,7 @@ import (
 
 // resolve finds the session and writes it into the envelope.
 func (t *Turn) resolve(ctx context.Context) error {
-	e := t.outcome.Envelope
+	e := t.result.Envelope
 	id, plugin, _, err := first(ctx, t, StageResolve, func(h SessionResolver) (SessionID, bool, error) {
 		return h.ResolveSession(ctx, e)
 	})
@@ -23,9 +23,9 @@ func (t *Turn) resolve(ctx context.Context) error {
 		id = cmp.Or(e.Channel, "default") + ":" + cmp.Or(e.ChatID, "default")
 	}
 	if err := tape.CheckSession(id); err != nil {
-		return &StageError{StageResolve, plugin, &invalidError{err}}
+		return &StageError{StageResolve, plugin, invalid(err)}
 	}
-	t.outcome.Session, e.SessionID = id, id
+	t.result.Session, e.SessionID = id, id
 	return nil
 }
 
@@ -35,10 +35,10 @@ func (t *Turn) loadState(ctx context.Context) error {
 	if t.inbox != nil {
 		state[KeySteering] = Inbox(t.inbox)
 	}
-	t.outcome.State = state
+	t.result.State = state
 	var loaded []State
 	err := each(ctx, t, StageLoad, func(h StateLoader) error {
-		s, err := h.LoadState(ctx, t.outcome.Envelope, t.outcome.Session)
+		s, err := h.LoadState(ctx, t.result.Envelope, t.result.Session)
 		if err == nil {
 			loaded = append(loaded, s)
 		}
@@ -52,14 +52,14 @@ func (t *Turn) loadState(ctx context.Context) error {
 
 // buildPrompt makes the turn's prompt.
 func (t *Turn) buildPrompt(ctx context.Context) (err error) {
-	t.outcome.Prompt, err = t.BuildPrompt(ctx, t.outcome.Envelope, t.outcome.State)
+	t.result.Prompt, err = t.BuildPrompt(ctx, t.result.Envelope, t.result.State)
 	return err
 }
 
 // BuildPrompt asks the plugins for the prompt of another envelope of the turn, such as steering.
 func (t *Turn) BuildPrompt(ctx context.Context, e *Envelope, s State) (Prompt, error) {
 	p, _, _, err := first(ctx, t, StagePrompt, func(h PromptBuilder) (Prompt, bool, error) {
-		return h.BuildPrompt(ctx, e, t.outcome.Session, s)
+		return h.BuildPrompt(ctx, e, t.result.Session, s)
 	})
 	if err == nil && p.Empty() {
 		p = Prompt{Text: e.Content}
@@ -73,21 +73,21 @@ func (t *Turn) save(ctx context.Context) error {
 	return each(ctx, t, StageSave, func(h StateSaver) error {
 		ctx, cancel := context.WithTimeout(ctx, saveTimeout)
 		defer cancel()
-		return h.SaveState(ctx, &t.outcome)
+		return h.SaveState(ctx, &t.result.Outcome)
 	})
 }
 
 // render makes the envelopes. An error of one plugin does not drop those of others.
 func (t *Turn) render(ctx context.Context) error {
 	err := each(ctx, t, StageRender, func(h Renderer) error {
-		list, err := h.RenderOutbound(ctx, &t.outcome)
+		list, err := h.RenderOutbound(ctx, &t.result.Outcome)
 		if err == nil {
-			t.outbound = append(t.outbound, slices.DeleteFunc(slices.Clone(list), func(e *Envelope) bool { return e == nil })...)
+			t.result.Outbound = append(t.result.Outbound, slices.DeleteFunc(slices.Clone(list), func(e *Envelope) bool { return e == nil })...)
 		}
 		return err
 	})
-	if err == nil && len(t.outbound) == 0 {
-		t.outbound = []*Envelope{t.outcome.Envelope.Reply(t.outcome.Output)}
+	if err == nil && len(t.result.Outbound) == 0 {
+		t.result.Outbound = []*Envelope{t.result.Envelope.Reply(t.result.Output)}
 	}
 	return err
 }
@@ -95,10 +95,10 @@ func (t *Turn) render(ctx context.Context) error {
 // dispatch sends the envelopes in their order, also after an error.
 func (t *Turn) dispatch(ctx context.Context) error {
 	var errs []error
-	t.delivered = make([]bool, len(t.outbound))
-	for i, e := range t.outbound {
+	t.result.Deliveries = make([]bool, len(t.result.Outbound))
+	for i, e := range t.result.Outbound {
 		delivered, err := t.Dispatch(ctx, e)
-		t.delivered[i] = delivered
+		t.result.Deliveries[i] = delivered
 		switch {
 		case err != nil:
 			errs = append(errs, err)

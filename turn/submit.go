@@ -23,7 +23,7 @@ func (f *Framework) Submit(ctx context.Context, e *Envelope, opts ...Option) (*T
 	switch policy {
 	case "", Queue, Reject, Interrupt, Steer:
 	default:
-		return nil, &codedError{CodeInvalid, fmt.Sprintf("turn: expected the policy queue, reject, interrupt or steer, got %q", policy)}
+		return nil, invalid(fmt.Errorf("turn: expected the policy queue, reject, interrupt or steer, got %q", policy))
 	}
 	if e.IsCommand() {
 		if k := f.aside(ctx, t); k != nil {
@@ -33,7 +33,7 @@ func (f *Framework) Submit(ctx context.Context, e *Envelope, opts ...Option) (*T
 			policy = Queue
 		}
 	}
-	k := f.newTicket(ctx, t.outcome.Session, t, nil)
+	k := f.newTicket(ctx, t.result.Session, t, nil)
 	t.inbox = &k.inbox
 	if err := f.lanes.submit(k, policy); err != nil {
 		return nil, err
@@ -45,8 +45,8 @@ func (f *Framework) Submit(ctx context.Context, e *Envelope, opts ...Option) (*T
 func (f *Framework) aside(ctx context.Context, t *Turn) *Ticket {
 	var answered bool
 	err := t.step(ctx, func(ctx context.Context) (err error) {
-		t.outbound, _, answered, err = first(ctx, t, StageAside, func(h Asider) ([]*Envelope, bool, error) {
-			return h.AnswerAside(ctx, t.outcome.Envelope, t.outcome.Session)
+		t.result.Outbound, _, answered, err = first(ctx, t, StageAside, func(h Asider) ([]*Envelope, bool, error) {
+			return h.AnswerAside(ctx, t.result.Envelope, t.result.Session)
 		})
 		return err
 	})
@@ -57,9 +57,9 @@ func (f *Framework) aside(ctx context.Context, t *Turn) *Ticket {
 		err = t.step(ctx, t.dispatch)
 	}
 	t.report(ctx, err, nil)
-	k := f.newTicket(ctx, t.outcome.Session, t, nil)
+	k := f.newTicket(ctx, t.result.Session, t, nil)
 	k.cancel(nil)
-	k.phase, k.result, k.err = Done, t.result(), err
+	k.phase, k.result, k.err = Done, &t.result, err
 	close(k.done)
 	return k
 }
@@ -69,7 +69,7 @@ func (f *Framework) aside(ctx context.Context, t *Turn) *Ticket {
 // ctx ends the waiting, and fn's context with it. Errors: fn's, and those of Submit.
 func (f *Framework) Alone(ctx context.Context, session SessionID, p Policy, fn func(context.Context) error) error {
 	if err := tape.CheckSession(session); err != nil {
-		return &invalidError{err}
+		return invalid(err)
 	}
 	k := f.newTicket(ctx, session, nil, fn)
 	if err := f.lanes.submit(k, p); err != nil {
@@ -95,7 +95,7 @@ func (f *Framework) runTicket(k *Ticket) (*Result, error) {
 		}
 		k.turn.cut = k.ctx.Err() != nil
 		k.turn.report(k.ctx, err, nil)
-		return k.turn.result(), err
+		return &k.turn.result, err
 	}
 	defer release()
 	if k.turn == nil {

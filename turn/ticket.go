@@ -58,9 +58,9 @@ func (f *Framework) newTicket(ctx context.Context, session SessionID, t *Turn, f
 func (k *Ticket) Status() Status {
 	k.lanes.mu.Lock()
 	defer k.lanes.mu.Unlock()
-	s := Status{Phase: k.phase, Turn: k.turn.outcome.TurnID}
+	s := Status{Phase: k.phase, Turn: k.turn.result.TurnID}
 	if k.host != nil {
-		s.Turn = k.host.turn.outcome.TurnID
+		s.Turn = k.host.turn.result.TurnID
 	}
 	if k.phase == Queued {
 		s.Position = slices.Index(k.lane.waiting, k) + 1
@@ -77,7 +77,7 @@ func (k *Ticket) Host() *Envelope {
 	if k.host == nil {
 		return nil
 	}
-	return k.host.turn.outcome.Envelope
+	return k.host.turn.result.Envelope
 }
 
 // Wait waits for the end of the turn that used the message and returns its result. If ctx ends before, Wait returns the

@@ -20,9 +20,7 @@ type Turn struct {
 	plugins   []Named[any]
 	options   options
 	inbox     *inbox // nil outside of a lane
-	outcome   Outcome
-	outbound  []*Envelope
-	delivered []bool
+	result    Result
 	cut       bool        // it returns the cause of its context
 	noticed   atomic.Bool // an error envelope was sent
 	span      trace.Span  // while it runs; nil without tracing
@@ -37,13 +35,13 @@ func FromContext(ctx context.Context) *Turn {
 }
 
 // ID returns the turn's id.
-func (t *Turn) ID() string { return t.outcome.TurnID }
+func (t *Turn) ID() string { return t.result.TurnID }
 
 // Session returns the session that the turn is of; "" before it is resolved.
-func (t *Turn) Session() SessionID { return t.outcome.Session }
+func (t *Turn) Session() SessionID { return t.result.Session }
 
 // Envelope returns what came in.
-func (t *Turn) Envelope() *Envelope { return t.outcome.Envelope }
+func (t *Turn) Envelope() *Envelope { return t.result.Envelope }
 
 // Framework returns where the turn runs.
 func (t *Turn) Framework() *Framework { return t.framework }
@@ -77,28 +75,16 @@ func (t *Turn) SystemPrompt(ctx context.Context, p Prompt, s State) (string, err
 // Selector asks the plugins what the model is to see of the tape; nil where none says so.
 func (t *Turn) Selector(ctx context.Context, s State) (tape.Selector, error) {
 	selector, _, _, err := first(ctx, t, StageContext, func(h ContextBuilder) (tape.Selector, bool, error) {
-		return h.BuildTapeContext(ctx, t.outcome.Session, s)
+		return h.BuildTapeContext(ctx, t.result.Session, s)
 	})
 	return selector, err
 }
 
-// Result is what a turn came to.
+// Result is what a turn came to. It must not be changed.
 type Result struct {
-	TurnID     string
-	Session    SessionID
-	Output     string
-	Partial    bool // the model ended with an error, and Output is what came before
-	Usage      Usage
+	Outcome
 	Outbound   []*Envelope
 	Deliveries []bool // by envelope of Outbound: whether a plugin delivered it
-}
-
-func (t *Turn) result() *Result {
-	o := &t.outcome
-	return &Result{
-		TurnID: o.TurnID, Session: o.Session, Output: o.Output, Partial: o.Partial, Usage: o.Usage,
-		Outbound: t.outbound, Deliveries: t.delivered,
-	}
 }
 
 // Process runs one turn without a lane, for tests and for programs that see to the order themselves. Once the session is known
@@ -117,19 +103,19 @@ func (f *Framework) begin(ctx context.Context, e *Envelope, opts []Option) (*Tur
 	for _, o := range opts {
 		o(&t.options)
 	}
-	if t.outcome.TurnID = t.options.id; t.outcome.TurnID == "" {
-		t.outcome.TurnID = NewID()
+	if t.result.TurnID = t.options.id; t.result.TurnID == "" {
+		t.result.TurnID = NewID()
 	}
 	ctx = context.WithValue(ctx, turnKey{}, t)
 	if err := t.step(ctx, t.resolve); err != nil {
 		t.report(ctx, err, nil)
 		return nil, nil, err
 	}
-	return t, trail.With(ctx, trail.Trail{Turn: t.outcome.TurnID, Session: t.outcome.Session}), nil
+	return t, trail.With(ctx, trail.Trail{Turn: t.result.TurnID, Session: t.result.Session}), nil
 }
 
 func (f *Framework) newTurn(e *Envelope) *Turn {
-	return &Turn{framework: f, plugins: *f.plugins.Load(), outcome: Outcome{Envelope: e}}
+	return &Turn{framework: f, plugins: *f.plugins.Load(), result: Result{Outcome: Outcome{Envelope: e}}}
 }
 
 // run is the turn from load_state on.
@@ -144,7 +130,7 @@ func (t *Turn) run(ctx context.Context) (*Result, error) {
 	if ctx.Err() != nil { // load_state has not begun, so there is nothing to save
 		t.cut = true
 		t.report(ctx, context.Cause(ctx), nil)
-		return t.result(), context.Cause(ctx)
+		return &t.result, context.Cause(ctx)
 	}
 	err := t.ended(ctx, t.loadState(ctx)) // no step, which would ask once more whether to begin
 	if err == nil {
@@ -153,7 +139,7 @@ func (t *Turn) run(ctx context.Context) (*Result, error) {
 	if err == nil {
 		err = t.step(ctx, t.runModel)
 	}
-	t.outcome.Err = err
+	t.result.Err = err
 	if t.inbox != nil {
 		t.inbox.close()
 	}
@@ -169,7 +155,7 @@ func (t *Turn) run(ctx context.Context) (*Result, error) {
 		}
 	}
 	t.report(ctx, err, saved)
-	return t.result(), err
+	return &t.result, err
 }
 
 // step runs a stage unless the context has ended.
@@ -210,6 +196,6 @@ func (t *Turn) log(ctx context.Context, level slog.Level, text string, attrs ...
 	if !t.framework.log.Enabled(ctx, level) {
 		return
 	}
-	attrs = append(attrs, slog.String("turn", t.outcome.TurnID), slog.String("session", t.outcome.Session))
+	attrs = append(attrs, slog.String("turn", t.result.TurnID), slog.String("session", t.result.Session))
 	t.framework.log.LogAttrs(ctx, level, text, attrs...)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/trail"
 	"github.com/lingserve/lingserve/internal/wording"
+	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/wire"
 )
 
@@ -26,19 +27,6 @@ const (
 	AccessLogRuns = "runs" // those that begin, follow, change or read runs, and those that were refused or have failed
 	AccessLogAll  = "all"
 )
-
-// note is what becomes known of a request on its way, for its line in the log and for metrics.
-type note struct {
-	visitor access.Visitor
-	reason  string // a word that says why it was refused
-	end     string // of the stream that it got; "" without one
-}
-
-// Refused notes why a request gets this answer.
-func (n *note) Refused(reason string) { n.reason = cmp.Or(n.reason, reason) }
-
-// StreamEnded notes how the stream ended that a request got.
-func (n *note) StreamEnded(end string) { n.end = end }
 
 type recorderKey struct{}
 
@@ -50,7 +38,9 @@ type recorder struct {
 	status  int
 	first   time.Duration // to the first byte
 	bytes   int64         // of the body
-	note
+	visitor access.Visitor
+	reason  string // a word that says why the request was refused
+	end     string // of the stream that it got; "" without one
 	taken   chi.Context
 	account *adapter.Account // pays for the request's body and what is made of it; nil before a body is read, or if memory has no limit
 
@@ -61,22 +51,18 @@ type recorder struct {
 }
 
 // recorderOf is the recorder of a request.
-func recorderOf(r *http.Request) *recorder {
-	rec, _ := r.Context().Value(recorderKey{}).(*recorder)
-	return rec
+func recorderOf(r *http.Request) *recorder { return r.Context().Value(recorderKey{}).(*recorder) }
+
+// sign fills in who sends a request, beside the principal.
+func (s *Server) sign(r *http.Request, q *run.Request) {
+	rec := recorderOf(r)
+	q.Caller, q.KeyTag, q.Account = s.countedFor(r, wire.Who(r)), rec.visitor.Grant.KeyTag(), rec.account
 }
 
-// accountOf is the account that pays for the body of a request; it may be nil.
-func accountOf(r *http.Request) *adapter.Account {
-	if rec := recorderOf(r); rec != nil {
-		return rec.account
-	}
-	return nil
-}
-
-// request lets the router write down which route a request takes, so that the recorder knows it when the request has ended.
-func (rec *recorder) request(ctx context.Context, r *http.Request) *http.Request {
-	ctx = context.WithValue(ctx, chi.RouteCtxKey, &rec.taken)
+// request returns a request as the recorder's. The router writes down which route it takes, so that the recorder knows it when the request
+// has ended.
+func (rec *recorder) request(r *http.Request) *http.Request {
+	ctx := context.WithValue(r.Context(), chi.RouteCtxKey, &rec.taken)
 	return r.WithContext(context.WithValue(ctx, recorderKey{}, rec))
 }
 
@@ -98,6 +84,12 @@ func (rec *recorder) Write(p []byte) (int, error) {
 	rec.bytes += int64(n)
 	return n, err
 }
+
+// Refused notes why a request gets this answer.
+func (rec *recorder) Refused(reason string) { rec.reason = cmp.Or(rec.reason, reason) }
+
+// StreamEnded notes how the stream ended that a request got.
+func (rec *recorder) StreamEnded(end string) { rec.end = end }
 
 // Unwrap is for http.ResponseController.
 func (rec *recorder) Unwrap() http.ResponseWriter { return rec.ResponseWriter }
@@ -126,7 +118,7 @@ func (s *Server) requested(r *http.Request, rec *recorder, broken bool) {
 	if e.Method != http.MethodOptions && !slices.Contains(methods, e.Method) {
 		e.Method = noRoute
 	}
-	s.observer.Requested(e)
+	s.o.Observer.Requested(e)
 	ctx := r.Context()
 	if !s.worth(r, rec, route) || !s.log.Enabled(ctx, slog.LevelInfo) || s.collects(r, rec) {
 		return
@@ -138,7 +130,7 @@ func (s *Server) requested(r *http.Request, rec *recorder, broken bool) {
 	if rec.status != 0 {
 		attrs = append(attrs, slog.Duration("first_byte", rec.first))
 	}
-	attrs = append(attrs, s.callerAttrs(r, rec)...)
+	attrs = append(attrs, s.callerAttrs(r)...)
 	for _, a := range []slog.Attr{
 		slog.String("program", programOf(r.Header.Get("User-Agent"))), slog.String("run", rec.Header().Get("X-Run-Id")), slog.String("reason", rec.reason),
 	} {
@@ -156,11 +148,11 @@ func (s *Server) requested(r *http.Request, rec *recorder, broken bool) {
 }
 
 // callerAttrs are the attributes of a line that say who sent a request: the address and, where callers say who they are, the principal.
-func (s *Server) callerAttrs(r *http.Request, rec *recorder) (attrs []slog.Attr) {
+func (s *Server) callerAttrs(r *http.Request) (attrs []slog.Attr) {
 	if client := s.client(r); client.IsValid() {
 		attrs = append(attrs, slog.String("client", client.String()))
 	}
-	if rec != nil && rec.visitor.By != "" { // else callers do not say who they are
+	if rec := recorderOf(r); rec.visitor.By != "" { // else callers do not say who they are
 		attrs = append(attrs, slog.String("principal", rec.visitor.Name), slog.String("by", rec.visitor.By))
 		if rec.visitor.Key != "" {
 			attrs = append(attrs, slog.String("key_id", rec.visitor.Key))

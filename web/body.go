@@ -111,19 +111,26 @@ func (s *Server) readUpTo(w http.ResponseWriter, r *http.Request, limit int64, t
 	counted := s.countBody(r, s.countedFor(r, wire.Who(r)), s.shed.o.Bodies/2)
 	defer counted.release()
 	counted.ReadCloser = http.MaxBytesReader(w, r.Body, limit)
-	body, err := counted.readAll(r.ContentLength)
-	if err == nil {
-		if rec := recorderOf(r); rec != nil && s.o.Cluster != nil {
-			rec.read, rec.body = true, body
+	// It is -1 if it is unknown. Otherwise all bytes are counted at once, so that some of many bodies are read to their end.
+	length := max(r.ContentLength, 0)
+	p := counted.reserve(length)
+	if p == nil {
+		var body bytes.Buffer
+		body.Grow(int(length) + bytes.MinRead)
+		_, err := body.ReadFrom(counted)
+		if err == nil {
+			if s.o.Cluster != nil {
+				rec := recorderOf(r)
+				rec.read, rec.body = true, body.Bytes()
+			}
+			return body.Bytes(), nil
 		}
-		return body, nil
-	}
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, s.tooLargeBody(r, limit)
-	}
-	p, ok := errors.AsType[*wire.Problem](err)
-	if !ok {
-		p = wire.Invalid(run.Field{Detail: "the request's body is incomplete; send it again"})
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return nil, s.tooLargeBody(r, limit)
+		}
+		if p, _ = errors.AsType[*wire.Problem](err); p == nil {
+			p = wire.Invalid(run.Field{Detail: "the request's body is incomplete; send it again"})
+		}
 	}
 	p.Header = http.Header{"Connection": {"close"}}
 	return nil, p
@@ -175,20 +182,17 @@ type countedBody struct {
 	account *adapter.Account
 	caller  string // "" has only the limit of all
 	share   int64  // bytes that the caller's bodies may have
+	read    int64
 	counted int64
-	sized   bool // all bytes are counted
 }
 
 // countBody returns the body of a request.
 func (s *Server) countBody(r *http.Request, caller string, share int64) *countedBody {
-	b := &countedBody{ReadCloser: r.Body, sh: s.shed, caller: caller, share: share}
-	if rec := recorderOf(r); rec != nil {
-		if rec.account == nil {
-			rec.account = s.o.Ledger.Open()
-		}
-		b.account = rec.account
+	rec := recorderOf(r)
+	if rec.account == nil {
+		rec.account = s.o.Ledger.Open()
 	}
-	return b
+	return &countedBody{ReadCloser: r.Body, sh: s.shed, account: rec.account, caller: caller, share: share}
 }
 
 // reserve counts n more bytes. It returns a problem if there are too many.
@@ -225,25 +229,11 @@ func (b *countedBody) release() { b.sh.bodies.add(b.caller, -b.counted) }
 // Read reads a part of the body. The error may be a *wire.Problem.
 func (b *countedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if !b.sized {
-		if p := b.reserve(int64(n)); p != nil {
+	b.read += int64(n)
+	if more := b.read - b.counted; more > 0 {
+		if p := b.reserve(more); p != nil {
 			return 0, p
 		}
 	}
 	return n, err
-}
-
-// readAll reads the body. length is -1 if it is unknown; otherwise all bytes are counted at once, so that some of many bodies are read to
-// their end.
-func (b *countedBody) readAll(length int64) ([]byte, error) {
-	var text bytes.Buffer
-	if length >= 0 {
-		if p := b.reserve(length); p != nil {
-			return nil, p
-		}
-		b.sized = true
-		text.Grow(int(length) + bytes.MinRead)
-	}
-	_, err := text.ReadFrom(b)
-	return text.Bytes(), err
 }

@@ -26,7 +26,7 @@ func TestABodyOfAnotherKindIsRefusedWith415(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := httptest.NewRequest("POST", "/v1/runs", strings.NewReader(`{}`))
 			r.Header = header
-			_, p := bare(Options{}).readJSON(httptest.NewRecorder(), r)
+			_, p := bare(Options{}).readJSON(httptest.NewRecorder(), new(recorder).request(r))
 			if p == nil || p.Status != 415 || p.Code != wire.CodeInvalid {
 				t.Errorf("%+v", p)
 			}
@@ -39,7 +39,7 @@ func TestABodyAtTheLimitIsTakenAndOneByteMoreIsNot(t *testing.T) {
 	s := bare(Options{MaxBody: 100})
 	for size, status := range map[int]int{100: 0, 101: 413, 100_000: 413} {
 		body := `{"workflow":"` + strings.Repeat("w", size-15) + `"}`
-		_, p := s.readJSON(httptest.NewRecorder(), httptest.NewRequest("POST", "/v1/runs", strings.NewReader(body)))
+		_, p := s.readJSON(httptest.NewRecorder(), new(recorder).request(httptest.NewRequest("POST", "/v1/runs", strings.NewReader(body))))
 		if status == 0 && p != nil || status != 0 && (p == nil || p.Status != status || p.Code != wire.CodeTooLarge) {
 			t.Errorf("%d bytes: %+v", size, p)
 		}
@@ -53,7 +53,7 @@ func TestABodyOfAWireMayHaveAFileInIt(t *testing.T) {
 	for _, path := range []string{"/v1/runs", "/v1/chat/completions", "/v1/ui/assistant", "/v1/agui/assistant"} {
 		for size, status := range map[int64]int{3 << 20: 0, photo + 500: 0, photo + 2<<20: 413} {
 			body := io.MultiReader(strings.NewReader(`{"x":"`), io.LimitReader(endless{}, size), strings.NewReader(`"}`))
-			_, p := s.readJSON(httptest.NewRecorder(), httptest.NewRequest("POST", path, body))
+			_, p := s.readJSON(httptest.NewRecorder(), new(recorder).request(httptest.NewRequest("POST", path, body)))
 			switch {
 			case status == 0 && p != nil, status != 0 && (p == nil || p.Status != status):
 				t.Errorf("%s of %d bytes: %+v", path, size, p)
@@ -62,7 +62,8 @@ func TestABodyOfAWireMayHaveAFileInIt(t *testing.T) {
 			}
 		}
 	}
-	_, p := s.readJSON(httptest.NewRecorder(), httptest.NewRequest("POST", "/v1/sessions/s/fork", io.LimitReader(endless{}, 3<<20)))
+	r := httptest.NewRequest("POST", "/v1/sessions/s/fork", io.LimitReader(endless{}, 3<<20))
+	_, p := s.readJSON(httptest.NewRecorder(), new(recorder).request(r))
 	if p == nil || p.Status != 413 || !strings.Contains(p.Detail, "http.max_body") {
 		t.Errorf("%+v", p)
 	}

@@ -25,21 +25,15 @@ type Access struct {
 	Wrong  *access.Limits // of addresses that send what is no key; nil is none
 }
 
-// set of headers that every answer has. They are shared: what is set for one answer goes in their place.
-var (
-	noSniff    = []string{"nosniff"}
-	noReferrer = []string{"no-referrer"}                                // an address may have what a user says in its query
-	noFrame    = []string{"DENY"}                                       // for browsers that do not know the policy
-	sameOrigin = []string{"same-origin"}                                // for what pages load without asking, as images; it says nothing of what CORS allows
-	noContent  = []string{"default-src 'none'; frame-ancestors 'none'"} // the page at / has another one
-)
-
-func secure(h http.Header) {
-	h["X-Content-Type-Options"] = noSniff
-	h["Referrer-Policy"] = noReferrer
-	h["X-Frame-Options"] = noFrame
-	h["Cross-Origin-Resource-Policy"] = sameOrigin
-	h["Content-Security-Policy"] = noContent
+// secureHeaders are headers that every answer has. Their values are shared: what is set for one answer goes in their place.
+var secureHeaders = http.Header{
+	"X-Content-Type-Options": {"nosniff"},
+	"Referrer-Policy":        {"no-referrer"}, // an address may have what a user says in its query
+	"X-Frame-Options":        {"DENY"},        // for browsers that do not know the policy
+	// For what pages load without asking, as images; it says nothing of what CORS allows.
+	"Cross-Origin-Resource-Policy": {"same-origin"},
+	// The page at / has another one.
+	"Content-Security-Policy": {"default-src 'none'; frame-ancestors 'none'"},
 }
 
 // enter decides whether a request gets to its handler, and as whose. It returns the request as handlers see it; nil where it has been
@@ -66,11 +60,10 @@ func (s *Server) enter(rec *recorder, r *http.Request) *http.Request {
 		return s.refuse(rec, r, err)
 	}
 	if open(r.URL.Path) {
-		r = access.WithoutTicket(r)
-		return rec.request(r.Context(), r)
+		return access.WithoutTicket(r)
 	}
 	visitor, err := a.Door.Enter(r)
-	rec.note.visitor = visitor
+	rec.visitor = visitor
 	if err != nil {
 		if refusal, ok := errors.AsType[*access.Refusal](err); ok && refusal.Status == http.StatusUnauthorized && a.Wrong != nil {
 			// Only wrong keys are counted, so that clients with a key are not kept out by others behind the same address.
@@ -87,8 +80,7 @@ func (s *Server) enter(rec *recorder, r *http.Request) *http.Request {
 			}
 		}
 	}
-	r = access.WithoutTicket(r)
-	return rec.request(access.With(r.Context(), visitor.Principal), r)
+	return access.WithoutTicket(r).WithContext(access.With(r.Context(), visitor.Principal))
 }
 
 // tooManyWrong is the refusal of an address from which much has come that is no key. The log has another word for it: it may be
@@ -113,8 +105,8 @@ func open(path string) bool {
 // countedFor returns the name that a request is counted for: its principal, or without authentication its address. It is "" for requests from
 // this machine, which have no limits.
 func (s *Server) countedFor(r *http.Request, p access.Principal) string {
-	if rec := recorderOf(r); rec != nil && rec.by != nil {
-		return rec.by.Caller
+	if by := recorderOf(r).by; by != nil {
+		return by.Caller
 	}
 	if p.Name != access.Local.Name {
 		return p.Name
@@ -128,14 +120,10 @@ func (s *Server) countedFor(r *http.Request, p access.Principal) string {
 
 // refuse answers a request that does not get in, in the words of those who ask at such a path. It returns nil, as enter does then.
 func (s *Server) refuse(rec *recorder, r *http.Request, err error) *http.Request {
-	switch refusal, ok := errors.AsType[*access.Refusal](err); {
-	case ok:
+	if refusal, ok := errors.AsType[*access.Refusal](err); ok {
 		writeProblem(rec, r, problemOf(refusal))
-	case r.Context().Err() != nil:
-		panic(http.ErrAbortHandler) // the client disconnected
-	default:
-		writeProblem(rec, r, wire.Internal(r.Context(), s.log, "the server cannot check your key or token; find the cause in its log under this id",
-			"cannot check a caller's key", "error", err))
+	} else {
+		writeProblem(rec, r, s.wire.Problem(r.Context(), err))
 	}
 	return nil
 }

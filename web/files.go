@@ -98,9 +98,6 @@ func uploadOf(f store.File) upload {
 	}
 }
 
-// noFiles is the answer of a server that keeps none.
-const noFiles = "files are not configured on this server"
-
 // unknownFile is the answer to a caller who has no such file.
 const unknownFile = "unknown file; it never existed, has expired, or belongs to another caller"
 
@@ -122,17 +119,6 @@ func (s *Server) keepFile(ctx context.Context, owner, name, kind string, data []
 	return uploadOf(f), s.o.FileStore.Add(ctx, f, data)
 }
 
-// readFile returns a file of an owner and what is in it.
-func (s *Server) readFile(ctx context.Context, owner, id string) (f store.File, data []byte, err error) {
-	if s.o.FileStore == nil {
-		return f, nil, store.ErrNotFound
-	}
-	if f, err = s.o.FileStore.Find(ctx, owner, id); err == nil {
-		data, err = s.o.FileStore.Read(ctx, f)
-	}
-	return f, data, err
-}
-
 // fileProblem is the answer to an error with a file.
 func (s *Server) fileProblem(ctx context.Context, err error) *wire.Problem {
 	switch {
@@ -146,7 +132,7 @@ func (s *Server) fileProblem(ctx context.Context, err error) *wire.Problem {
 	case run.IsOverloaded(err), errors.Is(err, context.DeadlineExceeded):
 		return limited(wire.CodeOverloaded, "", "the server cannot reach the files at the moment; retry later", run.TapesRetry)
 	}
-	return wire.Internal(ctx, s.log, "the server cannot store or read the file; find the cause in its log under this id", "file store failed", "error", err)
+	return s.wire.Problem(ctx, err)
 }
 
 // roomForFile refuses a file beyond what a caller may keep. What two uploads at once add is counted by the next one.
@@ -175,7 +161,7 @@ func (s *Server) roomForFile(ctx context.Context, owner string, size int64) *wir
 func (s *Server) keepsFiles(h handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) *wire.Problem {
 		if s.o.FileStore == nil {
-			return wire.NewProblem(wire.CodeNotFound, noFiles)
+			return wire.NewProblem(wire.CodeNotFound, "files are not configured on this server")
 		}
 		return h(w, r)
 	}
@@ -245,9 +231,6 @@ func (s *Server) receiveFile(r *http.Request, name string, data []byte) (upload,
 	}
 	f, err := s.keepFile(r.Context(), owner, name, kind, data)
 	if err != nil {
-		if r.Context().Err() != nil {
-			panic(http.ErrAbortHandler)
-		}
 		return upload{}, s.fileProblem(r.Context(), err)
 	}
 	return f, nil
@@ -287,8 +270,7 @@ func (s *Server) getFile(w http.ResponseWriter, r *http.Request) *wire.Problem {
 
 // getFileContent sends what is in a file. A browser does nothing with it but to show pictures and play sounds: it is a stranger's.
 func (s *Server) getFileContent(w http.ResponseWriter, r *http.Request) *wire.Problem {
-	owner, id := wire.Who(r).Owner(), wire.PathValue(r, "id")
-	f, err := s.o.FileStore.Find(r.Context(), owner, id)
+	f, err := s.o.FileStore.Find(r.Context(), wire.Who(r).Owner(), wire.PathValue(r, "id"))
 	if err != nil {
 		return s.fileProblem(r.Context(), err)
 	}
@@ -297,7 +279,7 @@ func (s *Server) getFileContent(w http.ResponseWriter, r *http.Request) *wire.Pr
 		return littleMemory("the server has no memory for this file now; retry later")
 	}
 	defer release()
-	f, data, err := s.readFile(r.Context(), owner, id)
+	data, err := s.o.FileStore.Read(r.Context(), f)
 	if err != nil {
 		return s.fileProblem(r.Context(), err)
 	}
@@ -320,11 +302,7 @@ func (s *Server) deleteFile(w http.ResponseWriter, r *http.Request) *wire.Proble
 	if err := s.o.FileStore.Remove(r.Context(), wire.Who(r).Owner(), id); err != nil {
 		return s.fileProblem(r.Context(), err)
 	}
-	s.wire.SendJSON(w, r, http.StatusOK, struct {
-		ID      string `json:"id"`
-		Object  string `json:"object"`
-		Deleted bool   `json:"deleted"`
-	}{id, "file", true})
+	s.wire.SendJSON(w, r, http.StatusOK, map[string]any{"id": id, "object": "file", "deleted": true})
 	return nil
 }
 
@@ -352,7 +330,15 @@ func (f runFiles) Open(who access.Principal, at string, list []adapter.Part) ([]
 
 // openFile replaces the id of an uploaded file by its data. at is the part's place in the request.
 func (s *Server) openFile(ctx context.Context, who access.Principal, at string, part *adapter.Part) *wire.Problem {
-	f, data, err := s.readFile(ctx, who.Owner(), mediapart.Ref(part))
+	var f store.File
+	var data []byte
+	err := store.ErrNotFound
+	if s.o.FileStore != nil {
+		f, err = s.o.FileStore.Find(ctx, who.Owner(), mediapart.Ref(part))
+	}
+	if err == nil {
+		data, err = s.o.FileStore.Read(ctx, f)
+	}
 	if isUnknownFile(err) {
 		return wire.Invalid(run.Field{Pointer: at, Detail: unknownFile})
 	}

@@ -45,6 +45,6 @@ func (s *Server) enterForwarded(rec *recorder, r *http.Request, f cluster.Forwar
 		writeProblem(rec, r, wire.NewProblem(wire.CodeInternal, "the server cannot read a forwarded request"))
 		return nil
 	}
-	rec.note.visitor, rec.by = by.Visitor, by
-	return rec.request(access.With(r.Context(), by.Visitor.Principal), r)
+	rec.visitor, rec.by = by.Visitor, by
+	return r.WithContext(access.With(r.Context(), by.Visitor.Principal))
 }

@@ -585,7 +585,7 @@ func (b *bench) expireRun(id, owner string) {
 	ctx := b.t.Context()
 	_, err := b.s.o.Runs.Start(ctx, store.Run{ID: id, Owner: owner, Replica: "r", Attempt: 1, State: store.RunRunning}, nil)
 	if err == nil {
-		err = b.s.o.Runs.End(ctx, store.RunEnd{ID: id, Replica: "r", Attempt: 1, State: store.RunCompleted, Expires: time.Now().Add(-time.Second)})
+		err = b.s.o.Runs.End(ctx, store.RunEnd{ID: id, Replica: "r", Attempt: 1, State: run.StatusCompleted, Expires: time.Now().Add(-time.Second)})
 	}
 	if err != nil {
 		b.t.Fatal(err)

@@ -19,9 +19,9 @@ func remembers(h handler) handler {
 	}
 }
 
-// nameOf is the id by which a principal reaches a session, of which the tape says the lane.
-func nameOf(p access.Principal, lane string) string {
-	if name, ok := webchannel.SessionName(p.Owner(), lane); ok {
+// nameOf is the id by which an owner reaches a session, of which the tape says the lane.
+func nameOf(owner, lane string) string {
+	if name, ok := webchannel.SessionName(owner, lane); ok {
 		return name
 	}
 	return lane // of a channel

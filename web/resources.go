@@ -98,9 +98,9 @@ func (s *Server) getReady(w http.ResponseWriter, r *http.Request) {
 		h.Servers = s.o.Servers()
 	}
 	status := http.StatusOK
-	if s.databaseAway() {
+	if s.o.Away != nil && s.o.Away() {
 		h.Status, h.Database, status = "away", "away", http.StatusServiceUnavailable
-		w.Header().Set("Retry-After", strconv.Itoa(int(databaseRetry/time.Second)))
+		w.Header().Set("Retry-After", "2")
 	}
 	s.wire.SendJSON(w, r, status, h)
 }

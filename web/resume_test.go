@@ -73,7 +73,7 @@ func TestAnIDThatCannotBeResumedFromIsRefusedWithTheReason(t *testing.T) {
 	}{
 		{"/v1/runs?format=sse", id + ":7", run.Field{Header: "Last-Event-ID", Detail: "names event " + id + ":7, but the run has had 1 event"}},
 		{"/v1/runs?format=sse", "rubbish", run.Field{Header: "Last-Event-ID", Detail: `"rubbish" is not an event id`}},
-		{"/v1/runs?format=sse&last_event_id=" + id + ":x", "", run.Field{Parameter: "last_event_id", Detail: "expected a whole number in place of \"x\""}},
+		{"/v1/runs?format=sse&last_event_id=" + id + ":x", "", run.Field{Parameter: "last_event_id", Detail: id + ":x\" is not an event id"}},
 		{"/v1/runs?format=sse&last_event_id=a%00b:1", "", run.Field{Parameter: "last_event_id"}},
 		{"/v1/runs/" + id + "/events", other + ":0", run.Field{Header: "Last-Event-ID"}},
 		{"/v1/runs/" + id + "/events?after=99", "", run.Field{Parameter: "after"}},

@@ -69,11 +69,3 @@ func (s *Server) watchGrants() {
 		}
 	}
 }
-
-// keyTagOf returns the tag of the API key that let a request in.
-func keyTagOf(r *http.Request) string {
-	if rec := recorderOf(r); rec != nil {
-		return rec.visitor.Grant.KeyTag()
-	}
-	return ""
-}

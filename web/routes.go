@@ -1,6 +1,7 @@
 package web
 
 import (
+	"maps"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -157,6 +158,7 @@ func otherMethod(routes *chi.Mux, w http.ResponseWriter, r *http.Request) {
 func (s *Server) outermost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rec := &recorder{ResponseWriter: w, timeout: s.o.WriteTimeout, began: time.Now()}
+		r = rec.request(r)
 		defer func() {
 			rec.account.Release()
 			cause := recover()
@@ -173,7 +175,7 @@ func (s *Server) outermost(next http.Handler) http.Handler {
 				panic(cause)
 			}
 		}()
-		secure(rec.Header())
+		maps.Copy(rec.Header(), secureHeaders)
 		if s.draining.Load() {
 			rec.Header().Set("Connection", "close") // the next request of this connection is for another server
 		}

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -35,23 +36,12 @@ func listedRunOf(p access.Principal, r store.Run) listedRun {
 		one.Ended = r.Ended.UTC()
 	}
 	if r.Session != "" && p.Remembers() {
-		one.Session = r.Session
-		if name, ok := webchannel.SessionName(r.Owner, r.Session); ok {
-			one.Session = name
-		}
+		one.Session = nameOf(r.Owner, r.Session)
 	}
 	if p.Administers() {
-		one.Owner = ownerName(r.Owner)
+		one.Owner = cmp.Or(r.Owner, access.Local.Name) // "local" for requests without keys; ownerOf is the inverse
 	}
 	return one
-}
-
-// ownerName returns the name of an owner in lists: "local" for requests without keys. [ownerOf] is its inverse.
-func ownerName(owner string) string {
-	if owner == "" {
-		return access.Local.Name
-	}
-	return owner
 }
 
 // ownerOf returns the owner with a name.
@@ -127,7 +117,7 @@ func (s *Server) postHistoryCancel(w http.ResponseWriter, r *http.Request) *wire
 	}
 	owner := body.Owner
 	canceled, elsewhere, err := s.runs.CancelOwner(r.Context(), ownerOf(owner))
-	attrs := append([]slog.Attr{slog.String("owner", owner), slog.Int("runs", canceled)}, s.callerAttrs(r, recorderOf(r))...)
+	attrs := append([]slog.Attr{slog.String("owner", owner), slog.Int("runs", canceled)}, s.callerAttrs(r)...)
 	s.log.LogAttrs(r.Context(), slog.LevelInfo, "canceled the runs of an owner", attrs...)
 	if err != nil {
 		return s.wire.Problem(r.Context(), err)

@@ -104,17 +104,15 @@ func (o Options) withDefaults() Options {
 
 // Server serves the API. Its methods are safe for concurrent use.
 type Server struct {
-	o        Options
-	log      *slog.Logger
-	observer Observer
-	runs     *run.Service
-	memory   *db.DB // of runs, where the options name no store
-	shed     *shed
-	handler  http.Handler // router, and what stands around it
-	router   chi.Routes
-	guard    *http.CrossOriginProtection
-	tickets  *access.Tickets // those of the door, where it has some
-	began    time.Time
+	o       Options
+	log     *slog.Logger
+	runs    *run.Service
+	memory  *db.DB // of runs, where the options name no store
+	shed    *shed
+	handler http.Handler // router, and what stands around it
+	router  chi.Routes
+	guard   *http.CrossOriginProtection
+	tickets *access.Tickets // those of the door, where it has some
 
 	connections connections
 
@@ -134,7 +132,7 @@ type Server struct {
 // New returns a server. Errors: those of the store of runs.
 func New(o Options) (*Server, error) {
 	o = o.withDefaults()
-	s := &Server{o: o, log: o.Log, observer: o.Observer, guard: http.NewCrossOriginProtection(), began: time.Now(), refusals: trail.NewLineLimiter()}
+	s := &Server{o: o, log: o.Log, guard: http.NewCrossOriginProtection(), refusals: trail.NewLineLimiter()}
 	if err := o.Access.CORS.Trust(s.guard); err != nil {
 		return nil, err
 	}
@@ -186,12 +184,9 @@ func New(o Options) (*Server, error) {
 func (s *Server) newWire() *wire.Server {
 	o := &s.o
 	return wire.New(wire.Options{
-		Workflows: o.Workflows, Models: o.Models, Model: cmp.Or(o.Bot.Model, o.Models.Default), Agents: o.Agents,
-		Tapes: o.Tapes, Workspace: o.Workspace, HasTurns: o.Turns != nil,
-		Began: s.began, KeepAlive: o.KeepAlive, WriteTimeout: o.WriteTimeout, Observer: o.Observer, Log: o.Log,
-		ReadBody: s.readBody, ReadJSON: s.readJSON, Account: accountOf, KeyTag: keyTagOf,
-		Caller: func(r *http.Request) string { return s.countedFor(r, wire.Who(r)) },
-		Hold:   func(r *http.Request) (*http.Request, func()) { return s.granted.add(r, recorderOf(r).visitor.Grant) },
+		Options: o.Options, Began: time.Now(), KeepAlive: o.KeepAlive, WriteTimeout: o.WriteTimeout, Observer: o.Observer,
+		ReadBody: s.readBody, ReadJSON: s.readJSON, Sign: s.sign,
+		Hold: func(r *http.Request) (*http.Request, func()) { return s.granted.add(r, recorderOf(r).visitor.Grant) },
 	})
 }
 

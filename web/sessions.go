@@ -57,7 +57,7 @@ type anchor struct {
 
 func sessionOf(p access.Principal, i tape.Info) session {
 	return session{
-		ID: nameOf(p, i.Session), Tape: i.Tape, Title: i.Title, Agent: i.Agent, Created: i.Created, Updated: i.Updated, LastID: i.LastID, Bytes: i.Bytes,
+		ID: nameOf(p.Owner(), i.Session), Tape: i.Tape, Title: i.Title, Agent: i.Agent, Created: i.Created, Updated: i.Updated, LastID: i.LastID, Bytes: i.Bytes,
 		Counts: sessionCounts{Entries: i.Entries, Anchors: i.Anchors},
 	}
 }
@@ -117,7 +117,7 @@ func (s *Server) eraseWindow(w http.ResponseWriter, r *http.Request, lane string
 	if err := s.runs.Exclusive(r.Context(), lane, turn.Interrupt, func(ctx context.Context) error { return s.o.Kernel.Erase(ctx, lane) }); err != nil {
 		return s.wire.TapeProblem(r.Context(), err)
 	}
-	s.log.LogAttrs(r.Context(), slog.LevelInfo, "waiting messages of a conversation erased", s.callerAttrs(r, recorderOf(r))...)
+	s.log.LogAttrs(r.Context(), slog.LevelInfo, "waiting messages of a conversation erased", s.callerAttrs(r)...)
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
@@ -366,7 +366,7 @@ func (s *Server) deleteSession(w http.ResponseWriter, r *http.Request, t *tape.T
 		if err := s.eraseSession(r.Context(), one, turn.Interrupt, nil); err != nil {
 			return s.wire.TapeProblem(r.Context(), err)
 		}
-		attrs := append([]slog.Attr{slog.String("tape", one.Name())}, s.callerAttrs(r, recorderOf(r))...) // not its id, which may be a name
+		attrs := append([]slog.Attr{slog.String("tape", one.Name())}, s.callerAttrs(r)...) // not its id, which may be a name
 		s.log.LogAttrs(r.Context(), slog.LevelInfo, "session erased", attrs...)
 	}
 	w.WriteHeader(http.StatusNoContent)

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -35,23 +36,11 @@ type Limits struct {
 }
 
 func (l Limits) withDefaults(maxBody int64) Limits {
-	if l.Streams <= 0 {
-		l.Streams = 20_000
-	}
-	if l.StreamsPerCaller <= 0 {
-		l.StreamsPerCaller = max(1, l.Streams/2)
-	}
-	if l.Bodies <= 0 {
-		l.Bodies = 64 << 20
-	}
-	l.Bodies = max(l.Bodies, maxBody)
-	if l.Input <= 0 {
-		l.Input = 1_000_000
-	}
-	if l.Images == 0 {
-		l.Images = 16
-	}
-	l.Images = max(l.Images, 0)
+	l.Streams = cmp.Or(l.Streams, 20_000)
+	l.StreamsPerCaller = cmp.Or(l.StreamsPerCaller, max(1, l.Streams/2))
+	l.Bodies = max(cmp.Or(l.Bodies, 64<<20), maxBody)
+	l.Input = cmp.Or(l.Input, 1_000_000)
+	l.Images = max(cmp.Or(l.Images, 16), 0)
 	return l
 }
 

@@ -26,10 +26,7 @@ func (s *Server) postTicket(w http.ResponseWriter, r *http.Request) *wire.Proble
 		return problemOf(refusal)
 	}
 	if err != nil {
-		if r.Context().Err() != nil {
-			panic(http.ErrAbortHandler)
-		}
-		return wire.Internal(r.Context(), s.log, "the server cannot create a ticket; find the cause in its log under this id", "cannot store a ticket", "error", err)
+		return s.wire.Problem(r.Context(), err)
 	}
 	s.wire.SendJSON(w, r, http.StatusCreated, struct {
 		Ticket  string    `json:"ticket"`

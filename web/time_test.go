@@ -136,6 +136,7 @@ func TestDrainingWaitsForRequestsThatDoNotFollowTheirRunYet(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		defer end()
 		r := httptest.NewRequestWithContext(access.With(ctx, access.Local), http.MethodPost, "/v1/runs", nil)
+		r = new(recorder).request(r)
 		if _, _, p := b.s.wire.Start(httptest.NewRecorder(), r, &run.Request{Subject: run.Subject{Workflow: "steps"}}); p != nil {
 			t.Fatal(p)
 		}

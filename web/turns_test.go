@@ -86,9 +86,7 @@ func watchedBench(t testing.TB, place channel.Place, edit func(*Options, *agent.
 }
 
 func settingsOf(place channel.Place) channel.Configuration {
-	return channel.Configuration{Channels: map[string]channel.ChannelPlace{
-		webchannel.Name: {AccountPlace: channel.AccountPlace{Place: place}, Shipped: webchannel.Shipped()},
-	}}
+	return channel.Configuration{{Channel: webchannel.Name}: webchannel.Shipped(), {Level: channel.OfChannel, Channel: webchannel.Name}: &place}
 }
 
 // CH-06, CH-150

@@ -1,7 +1,6 @@
 package anthropic
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"regexp"
@@ -66,22 +65,20 @@ var ephemeral = &breakpoint{"ephemeral"}
 type asking struct {
 	*model
 	wire.Fallbacks
+	req   *adapter.Request
+	sent  *request
 	limit int // for max_tokens, as the server has named it; 0 is none
 }
 
-// ask sends the request and returns the answer once it is known to be one: status 200.
-func (m *model) ask(ctx context.Context, req *adapter.Request) (*http.Response, error) {
-	a := &asking{model: m}
-	var sent *request
-	return m.p.Ask(ctx, &a.Fallbacks, m.p.messages, "text/event-stream", func() (_ []byte, err error) {
-		if sent, err = a.request(req); err != nil {
-			return nil, err
-		}
-		if a.Header = nil; sent.interleaved {
-			a.Header = http.Header{betaHeader: {interleaved}}
-		}
-		return wire.Body(sent, req.ExtraBody)
-	}, func(said string) []wire.Fallback { return a.fallbacks(sent, req, said) })
+// Write writes the request.
+func (a *asking) Write() (_ []byte, err error) {
+	if a.sent, err = a.request(a.req); err != nil {
+		return nil, err
+	}
+	if a.Header = nil; a.sent.interleaved {
+		a.Header = http.Header{betaHeader: {interleaved}}
+	}
+	return wire.Body(a.sent, a.req.ExtraBody)
 }
 
 // request says in Anthropic's words what is asked.
@@ -197,7 +194,7 @@ func (a *asking) think(r *request, req *adapter.Request, unthought bool) {
 	}
 	if a.version >= 46 && (o.Budget == nil || a.version >= 47) {
 		effort := wire.ThinkingEffort(o)
-		if r.Thinking = a.Adaptive(o); effort == "xhigh" && a.version == 46 {
+		if r.Thinking = a.Fallbacks.Thinking(o, 0); effort == "xhigh" && a.version == 46 {
 			effort = "high"
 		}
 		if effort != "" {
@@ -215,7 +212,7 @@ func (a *asking) think(r *request, req *adapter.Request, unthought bool) {
 			}
 			r.MaxTokens += budget
 		}
-		r.Thinking = a.Budgeted(o, budget)
+		r.Thinking = a.Fallbacks.Thinking(o, budget)
 		r.interleaved = len(r.Tools) > 0 && a.version >= 40 && a.version < 46 && !a.Uses(noBeta)
 	}
 	r.Temperature, r.TopP = nil, nil // refused beside thinking
@@ -249,8 +246,9 @@ var (
 	overRoom = regexp.MustCompile(`max_tokens.* (\d{1,9}) \+ \d{1,9} > (\d{1,9})\b`)
 )
 
-// fallbacks returns the other ways to write a request. max_tokens has a default of ours, and the API counts it towards the context.
-func (a *asking) fallbacks(sent *request, req *adapter.Request, said string) []wire.Fallback {
+// Others returns the other ways to write a request. max_tokens has a default of ours, and the API counts it towards the context.
+func (a *asking) Others(said string) []wire.Fallback {
+	sent, reasoning := a.sent, a.req.Reasoning
 	number := func(digits string) int { n, _ := strconv.Atoi(digits); return n }
 	named := ""
 	if found := overMost.FindStringSubmatch(said); found != nil {
@@ -258,7 +256,7 @@ func (a *asking) fallbacks(sent *request, req *adapter.Request, said string) []w
 	} else if found := overRoom.FindStringSubmatch(said); found != nil {
 		a.limit, named = number(found[2])-number(found[1]), fitted
 	}
-	asked := req.Reasoning.Effort != "" || req.Reasoning.Budget != nil
+	asked := reasoning.Effort != "" || reasoning.Budget != nil
 	return append([]wire.Fallback{
 		{Name: lowered, Applies: named == lowered && a.limit > 0 && a.limit < sent.MaxTokens},
 		{Name: fitted, Applies: named == fitted && a.limit >= wire.MinBudget && a.limit < sent.MaxTokens},

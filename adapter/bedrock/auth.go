@@ -2,14 +2,14 @@ package bedrock
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"io"
 	"net/http"
-	"net/url"
-	"strings"
+	"regexp"
 	"sync/atomic"
 	"time"
 
@@ -30,20 +30,19 @@ type auth struct {
 	used        atomic.Pointer[aws.Credentials] // those of the last request
 }
 
+// regionOf finds the region in an address of Amazon's: bedrock-runtime.us-east-1.amazonaws.com.
+var regionOf = regexp.MustCompile(`[/.]bedrock-runtime[^./]*\.([^./:]+)\.`)
+
 // newAuth reads the AWS settings, so far as the options leave something to them. It asks no server: credentials are looked for by the first
 // request.
 func newAuth(o *Options, at *AWS) (*auth, error) {
 	key := o.Key
-	now := o.KeyNow
-	if now == nil {
-		now = func() string { return key }
-	}
-	a := &auth{key: now, region: at.Region, signer: v4.NewSigner()}
+	a := &auth{region: at.Region, signer: v4.NewSigner()}
 	if at.Credentials != nil {
 		a.credentials = at.Credentials.Retrieve
 	}
-	if a.region == "" {
-		a.region = regionOf(o.BaseURL)
+	if found := regionOf.FindStringSubmatch(o.BaseURL); found != nil {
+		a.region = cmp.Or(a.region, found[1])
 	}
 	needsRegion := a.region == "" && (key == "" || o.BaseURL == "")
 	if !needsRegion && (key != "" || a.credentials != nil) {
@@ -57,31 +56,13 @@ func newAuth(o *Options, at *AWS) (*auth, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.region == "" {
-		a.region = settings.Region
-	}
-	if a.region == "" && needsRegion {
+	if a.region = cmp.Or(a.region, settings.Region); a.region == "" && needsRegion {
 		return nil, errors.New("no region: set AWS_REGION, such as us-east-1")
 	}
 	if key == "" && a.credentials == nil {
 		a.credentials = settings.Credentials.Retrieve
 	}
 	return a, nil
-}
-
-// regionOf returns the region of an address of Amazon's, "" of any other: bedrock-runtime.us-east-1.amazonaws.com.
-func regionOf(base string) string {
-	u, err := url.Parse(base)
-	if err != nil {
-		return ""
-	}
-	labels := strings.Split(u.Hostname(), ".")
-	for i, label := range labels {
-		if strings.HasPrefix(label, "bedrock-runtime") && i+2 < len(labels) {
-			return labels[i+1]
-		}
-	}
-	return ""
 }
 
 // secret is what must not be in a log.

@@ -130,7 +130,6 @@ func TestSettingsThatAreMissingAreSaid(t *testing.T) {
 	}{
 		{"set AWS_REGION", Options{Key: "test-key"}, AWS{}},
 		{"the base URL", Options{Key: "test-key", BaseURL: "bedrock"}, AWS{Region: "us-east-1"}},
-		{"the base URL", Options{Key: "test-key"}, AWS{ListURL: "ftp://x", Region: "us-east-1"}},
 		{"profile", Options{}, AWS{Profile: "no-such", Region: "us-east-1"}},
 	} {
 		if _, err := New(row.o, row.at); err == nil || !strings.Contains(err.Error(), row.says) {

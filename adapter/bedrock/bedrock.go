@@ -1,7 +1,7 @@
 // Package bedrock speaks the Converse API of Amazon Bedrock: POST /model/MODEL/converse-stream, answered by an AWS event stream. It is
 // the same for all models there: Claude, Nova, gpt-oss, Llama, Mistral, DeepSeek, Qwen.
 //
-// What a model refuses (a cache point, a schema, a temperature) is left out of the next request and remembered for that model.
+// If a model refuses what the adapter adds by itself (a cache point, a schema), the adapter asks once more without it.
 //
 // # Guarantees
 //   - A stream that was cut off, or damaged, is an error, never a short answer.
@@ -16,7 +16,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
@@ -35,8 +34,6 @@ type Options = wire.Options
 type AWS struct {
 	Region  string // default: AWS_REGION, AWS_DEFAULT_REGION, or the region of the profile
 	Profile string // of ~/.aws/config, default AWS_PROFILE
-	// ListURL is where the list of models is, default https://bedrock.REGION.amazonaws.com; or BaseURL, where that is not Amazon's.
-	ListURL string
 	// Credentials sign requests; default: those that the AWS command line would use (variables, files, SSO, roles).
 	Credentials aws.CredentialsProvider
 }
@@ -58,16 +55,15 @@ func New(o Options, at AWS) (adapter.Provider, error) {
 		domain += ".cn"
 	}
 	o.BaseURL = cmp.Or(o.BaseURL, "https://bedrock-runtime."+auth.region+"."+domain)
-	list := cmp.Or(at.ListURL, strings.Replace(o.BaseURL, "://bedrock-runtime.", "://bedrock.", 1))
-	for _, address := range []string{o.BaseURL, list} {
-		if u, err := wire.BaseURL(o.Prefix, address, exampleURL); err != nil {
-			return nil, err
-		} else if u.RawQuery != "" {
-			return nil, fmt.Errorf("the base URL of %s: expected one without a query, like %s", o.Prefix, exampleURL)
-		}
+	if u, err := wire.BaseURL(o.Prefix, o.BaseURL, exampleURL); err != nil {
+		return nil, err
+	} else if u.RawQuery != "" {
+		return nil, fmt.Errorf("the base URL of %s: expected one without a query, like %s", o.Prefix, exampleURL)
 	}
-	p := &provider{Server: wire.NewServer(o), auth: auth, base: strings.TrimSuffix(o.BaseURL, "/"), list: strings.TrimSuffix(list, "/")}
-	p.Key, p.Sign, p.Explain = auth.secret, p.sign, p.explain
+	p := &provider{Server: wire.NewServer(o), auth: auth, base: strings.TrimSuffix(o.BaseURL, "/")}
+	p.list = strings.Replace(p.base, "://bedrock-runtime.", "://bedrock.", 1)
+	auth.key = p.Key
+	p.Key, p.Sign, p.Explain, p.Accept = auth.secret, p.sign, p.explain, wire.AWSStreamType
 	return p, nil
 }
 
@@ -77,15 +73,12 @@ const exampleURL = "https://bedrock-runtime.us-east-1.amazonaws.com"
 type provider struct {
 	wire.Server
 	auth       *auth
-	base, list string // addresses
+	base, list string // addresses; the second is that of the models, which is the first where that is not Amazon's
 }
 
 // Model returns the model of this name: "anthropic.claude-haiku-4-5-20251001-v1:0", an inference profile ("us.amazon.nova-2-lite-v1:0"),
 // or an ARN of either. Which there are is only known to Bedrock.
 func (p *provider) Model(name string) (adapter.Model, error) {
-	if name == "" {
-		return nil, fmt.Errorf("expected a model's name after %q", p.Prefix+":")
-	}
 	if len(name) > maxName || name == "." || name == ".." || !modelName.MatchString(name) {
 		return nil, errors.New("expected a model's id, an inference profile's id or an ARN, of letters, digits and . _ - : /")
 	}
@@ -124,5 +117,5 @@ func familyOf(name string) family {
 
 // Stream asks the model.
 func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
-	return m.p.Stream(ctx, m.name, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, &req) }, m.read)
+	return m.p.Answer(ctx, m.name, m.url, &asking{model: m, req: &req}, m.read)
 }

@@ -30,8 +30,3 @@ func answeringTokens(t testing.TB, n int) adapter.Model {
 func BenchmarkStream(b *testing.B) {
 	adaptertest.Measure(b, answeringTokens(b, benchTokens), benchTokens)
 }
-
-// MO-33: a delta of text costs the allocation of its own string.
-func TestATextDeltaAllocatesItsTextOnly(t *testing.T) {
-	adaptertest.OneAllocation(t, func(n int) adapter.Model { return answeringTokens(t, n) })
-}

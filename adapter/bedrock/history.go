@@ -1,8 +1,10 @@
 package bedrock
 
 import (
+	"cmp"
 	"encoding/json"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -137,20 +139,13 @@ func (h *history) File(p *adapter.Part) (any, error) {
 	return object{f.member: out}, nil
 }
 
+var notInNames = regexp.MustCompile(`[^a-zA-Z0-9()\[\]-]+`)
+
 // documentName makes a name that the API takes: letters, digits, single spaces, hyphens and brackets, and none twice.
 func (h *history) documentName(name string) string {
 	name = strings.TrimSuffix(name, path.Ext(name))
-	name = strings.Map(func(r rune) rune {
-		switch {
-		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', strings.ContainsRune("-()[]", r):
-			return r
-		}
-		return ' '
-	}, name)
-	name = strings.Join(strings.Fields(name), " ")
-	if name = strings.TrimSpace(name[:min(len(name), 100)]); name == "" {
-		name = "document"
-	}
+	name = strings.TrimSpace(notInNames.ReplaceAllString(name, " "))
+	name = cmp.Or(strings.TrimSpace(name[:min(len(name), 100)]), "document")
 	if h.names[name]++; h.names[name] > 1 {
 		return name + " (" + strconv.Itoa(h.names[name]) + ")"
 	}

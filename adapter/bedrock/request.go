@@ -1,7 +1,6 @@
 package bedrock
 
 import (
-	"context"
 	"maps"
 	"net/http"
 	"strings"
@@ -26,18 +25,16 @@ const (
 type asking struct {
 	*model
 	wire.Fallbacks
+	req  *adapter.Request
+	sent object
 }
 
-// ask sends the request and returns the answer once it is known to be one: status 200.
-func (m *model) ask(ctx context.Context, req *adapter.Request) (*http.Response, error) {
-	a := &asking{model: m}
-	var sent object
-	return m.p.Ask(ctx, &a.Fallbacks, m.url, wire.AWSStreamType, func() (_ []byte, err error) {
-		if sent, err = a.request(req); err != nil {
-			return nil, err
-		}
-		return rawjson.Marshal(sent)
-	}, func(string) []wire.Fallback { return a.fallbacks(sent) })
+// Write writes the request.
+func (a *asking) Write() (_ []byte, err error) {
+	if a.sent, err = a.request(a.req); err != nil {
+		return nil, err
+	}
+	return rawjson.Marshal(a.sent)
 }
 
 // request says in Bedrock's words what is asked.
@@ -158,7 +155,7 @@ func (a *asking) think(extra object, req *adapter.Request, forced, unthought boo
 		return false
 	// Those without a version are newer. https://docs.aws.amazon.com/bedrock/latest/userguide/claude-messages-adaptive-thinking.html
 	case version >= 46 || version == 0:
-		extra["thinking"] = a.Adaptive(r)
+		extra["thinking"] = a.Thinking(r, 0)
 		if effort = wire.ThinkingEffort(r); effort == "xhigh" { // all Claudes have this one that take an effort
 			effort = "max"
 		}
@@ -174,13 +171,13 @@ func (a *asking) think(extra object, req *adapter.Request, forced, unthought boo
 	if unthought || req.MaxTokens != nil && budget >= *req.MaxTokens {
 		return false
 	}
-	extra["thinking"] = a.Budgeted(r, budget)
+	extra["thinking"] = a.Thinking(r, budget)
 	return true
 }
 
-// fallbacks returns the other ways to write a request.
-func (a *asking) fallbacks(sent object) []wire.Fallback {
-	fields, _ := sent["additionalModelRequestFields"].(object)
+// Others returns the other ways to write a request.
+func (a *asking) Others(string) []wire.Fallback {
+	fields, _ := a.sent["additionalModelRequestFields"].(object)
 	thinking, _ := fields["thinking"].(*wire.Thinking)
 	cached := a.family == claude || a.family == nova
 	cache := []string{"prompt caching", "cachepoint", "cache_control", "cache point"}
@@ -188,10 +185,10 @@ func (a *asking) fallbacks(sent object) []wire.Fallback {
 		{Name: noCache, Applies: cached, Words: cache},
 		{Name: noCache, Applies: cached, Words: cache, Status: http.StatusForbidden},
 		{
-			Name: noSchema, Applies: sent["outputConfig"] != nil,
+			Name: noSchema, Applies: a.sent["outputConfig"] != nil,
 			Words: []string{"output_config", "outputconfig", "textformat", "structured output", "schema"},
 		},
-		{Name: noSystem, Applies: sent["system"] != nil, Words: []string{"system message", "system prompt"}},
+		{Name: noSystem, Applies: a.sent["system"] != nil, Words: []string{"system message", "system prompt"}},
 		{Name: apart, Applies: true, Words: []string{"tool result blocks cannot be provided in the same turn"}},
 	}, wire.ThinkingFallbacks(thinking)...)
 }

@@ -36,11 +36,11 @@ func (m *model) read(w *wire.Answer) {
 }
 
 // event passes on what a message has; done says that it is the last.
-func (a *answer) event(m *wire.AWSMessage) (done bool) {
-	switch string(m.Kind) {
+func (a *answer) event(m wire.AWSMessage) (done bool) {
+	switch m.Kind {
 	case "exception", "error":
 		if a.Finish == "" { // otherwise nothing is missing
-			a.Fail(a.p.explainAuth(a.p.Failed(m.Payload, string(m.Name)), string(m.Name)))
+			a.Fail(a.p.explainAuth(a.p.Failed(m.Payload, m.Name), m.Name))
 		}
 		return false
 	case "event":
@@ -51,7 +51,7 @@ func (a *answer) event(m *wire.AWSMessage) (done bool) {
 		a.Fail(wire.ErrFormat)
 		return false
 	}
-	switch string(m.Name) {
+	switch m.Name {
 	case "contentBlockStart":
 		a.start(m.Payload)
 	case "contentBlockDelta":

@@ -3,10 +3,8 @@ package coze
 import (
 	"bytes"
 	"fmt"
-	"strings"
 	"testing"
 
-	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/adaptertest"
 )
 
@@ -33,28 +31,4 @@ func BenchmarkStream(b *testing.B) {
 		b.Fatal(err)
 	}
 	adaptertest.Measure(b, m, benchTokens)
-}
-
-// A token costs the allocation of its text, and no other.
-func TestATokenCostsOneAllocation(t *testing.T) {
-	adaptertest.OneAllocation(t, func(n int) adapter.Model {
-		m, err := newProvider(t, Options{Transport: adaptertest.Canned("text/event-stream", stream(n))}).Model("m")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return m
-	})
-}
-
-// What of it is this package's own share.
-func BenchmarkDecode(b *testing.B) {
-	_, data, _ := strings.Cut(string(stream(1)), "data:{\"id\":\"7382")
-	data, _, _ = strings.Cut("{\"id\":\"7382"+data, "\n")
-	var e event
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := e.decode([]byte(data)); err != nil || string(e.content) != "tok0" {
-			b.Fatal(err, string(e.content))
-		}
-	}
 }

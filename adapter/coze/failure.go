@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/buger/jsonparser"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
 )
@@ -24,11 +23,7 @@ func (e *codeError) Error() string { return e.said }
 
 // codeOf reads the member "code" of an answer; 0 if it is missing.
 func codeOf(said []byte) int {
-	raw, kind, _, err := jsonparser.Get(said, "code")
-	if err != nil || kind != jsonparser.Number && kind != jsonparser.String {
-		return 0
-	}
-	n, err := strconv.Atoi(string(raw))
+	n, err := strconv.Atoi(strings.Trim(string(wire.ReadObject(said)["code"]), `"`))
 	if err != nil {
 		return 0
 	}

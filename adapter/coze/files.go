@@ -10,6 +10,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -82,10 +83,7 @@ func fileName(kind, name string) string {
 	if ends, err := mime.ExtensionsByType(kind); end == "" && err == nil && len(ends) > 0 {
 		end = ends[0]
 	}
-	return "file" + strings.Map(func(r rune) rune { // of a stranger's name
-		if r == '.' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' {
-			return r
-		}
-		return -1
-	}, end)
+	return "file" + notInNames.ReplaceAllString(end, "") // it is of a stranger's name
 }
+
+var notInNames = regexp.MustCompile(`[^.a-zA-Z0-9]`)

@@ -61,7 +61,7 @@ func (a *answer) ask(ctx context.Context, req *adapter.Request) (*http.Response,
 		q.Set("chat_id", chat.id)
 		u.RawQuery = q.Encode()
 		a.conversation, a.chat = chat.conversation, chat.id
-		res, err := m.post(ctx, u.String(), outputs{Outputs: given, Stream: true}, &adapter.Request{Messages: req.Messages})
+		res, err := m.p.post(ctx, u.String(), &asking{request: outputs{Outputs: given, Stream: true}})
 		if !gone(err) {
 			if err == nil {
 				m.p.forgetWaiting(chat)
@@ -76,7 +76,7 @@ func (a *answer) ask(ctx context.Context, req *adapter.Request) (*http.Response,
 	if err != nil {
 		return nil, err
 	}
-	return m.post(ctx, m.p.chat.String(), r, req)
+	return m.p.post(ctx, m.p.chat.String(), &asking{request: r, extra: req.ExtraBody})
 }
 
 func (p *provider) url(resource string) *url.URL { return p.chat.JoinPath(resource) }

@@ -3,6 +3,7 @@ package coze
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"mime"
 	"net/http"
@@ -18,13 +19,10 @@ import (
 // deltaEvent is the type of nearly all events.
 const deltaEvent = "conversation.message.delta"
 
-const (
-	maxCalls    = 1024 // tools that one answer may call
-	maxMessages = 1024 // that one answer may have
-)
+// maxMessages is how many messages one answer may have.
+const maxMessages = 1024
 
-// errMany says that an answer is larger than any that is meant.
-var errMany = errors.New("the answer has too many messages or calls")
+var errMany = errors.New("the answer has too many messages")
 
 // answer reads one answer.
 type answer struct {
@@ -57,11 +55,19 @@ type call struct {
 	answered            bool // by Coze, or wanted from us
 }
 
+// asking is one request to Coze. It has no fallbacks.
+type asking struct {
+	wire.Fallbacks
+	request any
+	extra   map[string]json.RawMessage
+}
+
+// Write writes the request.
+func (a *asking) Write() ([]byte, error) { return wire.Body(a.request, a.extra) }
+
 // post sends a request, and returns the answer once it has begun. Errors are those of an answer that is none.
-func (m *model) post(ctx context.Context, url string, request any, req *adapter.Request) (*http.Response, error) {
-	p := m.p
-	write := func() ([]byte, error) { return wire.Body(request, req.ExtraBody) }
-	res, err := p.Ask(ctx, new(wire.Fallbacks), url, "text/event-stream", write, nil)
+func (p *provider) post(ctx context.Context, url string, a *asking) (*http.Response, error) {
+	res, err := p.Ask(ctx, url, a)
 	if err != nil {
 		return nil, err
 	}
@@ -116,9 +122,7 @@ func (a *answer) last() {
 func (a *answer) readEvent(kind, data []byte) (done bool) {
 	switch {
 	case len(kind) > 0:
-		if string(kind) != a.kind {
-			a.kind = string(kind)
-		}
+		a.kind = string(kind)
 	case len(data) == 0:
 		return false // a ping
 	case string(bytes.Trim(data, `"`)) == "[DONE]":
@@ -127,14 +131,18 @@ func (a *answer) readEvent(kind, data []byte) (done bool) {
 	// An event without a type is of the type of the one before it, as Coze's own clients have it.
 	isMessage, isChat := a.kind == deltaEvent || a.kind == "conversation.message.completed", strings.HasPrefix(a.kind, "conversation.chat.")
 	if isMessage || isChat {
-		if err := a.event.decode(data); err != nil {
-			a.Fail(err)
+		a.event = event{}
+		if wire.Decode(data, &a.event) != nil {
+			a.Fail(wire.ErrFormat)
 			return false
 		}
 	}
 	switch {
 	case a.kind == deltaEvent:
-		a.delta()
+		if a.event.isText() {
+			a.selectMessage()
+			a.piece()
+		}
 	case isMessage:
 		a.message()
 	case isChat:
@@ -154,7 +162,7 @@ func (a *answer) readEvent(kind, data []byte) (done bool) {
 func (a *answer) state(data []byte) {
 	e := &a.event
 	if a.chat == "" {
-		a.chat, a.conversation = string(e.id), string(e.conversation) // digits
+		a.chat, a.conversation = e.ID, e.Conversation
 	}
 	switch a.kind {
 	case "conversation.chat.completed":
@@ -164,7 +172,7 @@ func (a *answer) state(data []byte) {
 		a.action()
 	case "conversation.chat.failed":
 		a.over = true
-		a.Fail(a.m.p.failed(http.StatusOK, codeOf(e.lastError), data, a.Res.Header))
+		a.Fail(a.m.p.failed(http.StatusOK, codeOf(e.LastError), data, a.Res.Header))
 	case "conversation.chat.canceled":
 		a.over = true
 		a.Fail(&adapter.Error{
@@ -174,23 +182,15 @@ func (a *answer) state(data []byte) {
 	}
 }
 
-// delta passes on a piece of an answer.
-func (a *answer) delta() {
-	if a.event.isText() {
-		a.selectMessage()
-		a.piece()
-	}
-}
-
 // selectMessage makes the event's message the one that is being written. Messages may take turns.
 func (a *answer) selectMessage() {
-	m := a.messages[string(a.event.id)]
+	m := a.messages[a.event.ID]
 	if m == nil {
 		if len(a.messages) == maxMessages {
 			a.Fail(errMany)
 		}
 		m = new(written)
-		a.messages[string(a.event.id)] = m
+		a.messages[a.event.ID] = m
 	}
 	if m != a.current {
 		a.flush()
@@ -201,8 +201,8 @@ func (a *answer) selectMessage() {
 // piece passes on the event's text and reasoning.
 func (a *answer) piece() {
 	m := a.current
-	m.text, m.thought = m.text || len(a.event.content) > 0, m.thought || len(a.event.reasoning) > 0
-	a.emit(a.Next(&a.text, a.event.content), a.Next(&a.thought, a.event.reasoning))
+	m.text, m.thought = m.text || len(a.event.Content) > 0, m.thought || len(a.event.Reasoning) > 0
+	a.emit(a.Next(&a.text, a.event.Content), a.Next(&a.thought, a.event.Reasoning))
 }
 
 // flush passes on what was held back of a character, which will not be finished any more.
@@ -218,14 +218,12 @@ func (a *answer) emit(text, thought string) {
 		}
 		a.wrote = a.wrote || text != ""
 	}
-	if text != "" || thought != "" {
-		a.Pass(adapter.Chunk{Text: text, Reasoning: thought})
-	}
+	a.Say(text, thought)
 }
 
 // message takes one that is complete. Of an answer it has all that came in pieces before.
 func (a *answer) message() {
-	switch string(a.event.kind) {
+	switch a.event.Kind {
 	case "answer":
 		a.answered = true
 		if !a.event.isText() {
@@ -233,10 +231,10 @@ func (a *answer) message() {
 		}
 		a.selectMessage()
 		if a.current.text {
-			a.event.content = nil
+			a.event.Content = nil
 		}
 		if a.current.thought {
-			a.event.reasoning = nil
+			a.event.Reasoning = nil
 		}
 		a.piece()
 		a.flush()
@@ -255,18 +253,16 @@ func (a *answer) called() {
 	if !ok {
 		return // it is not known what is called
 	}
-	if len(a.calls) == maxCalls {
-		a.Fail(errMany)
-	}
-	a.calls = append(a.calls, call{id: string(a.event.id), name: f.Name, arguments: f.arguments()})
-	a.Pass(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: len(a.calls) - 1, Name: f.Name, Arguments: f.arguments()}})
+	c := call{id: a.event.ID, name: f.Name, arguments: wire.ArgumentsText(f.Arguments)}
+	a.calls = append(a.calls, c)
+	a.Pass(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: len(a.calls) - 1, Name: c.name, Arguments: c.arguments}})
 }
 
 // result takes what came of a call that Coze has made. Results come in the order of the calls, and name none.
 func (a *answer) result() {
 	i := slices.IndexFunc(a.calls, func(c call) bool { return !c.answered })
 	if i >= 0 {
-		a.emitToolResult(i, a.Next(new(wire.Text), a.event.content), false)
+		a.emitToolResult(i, a.Next(new(wire.Text), a.event.Content), false)
 	}
 }
 
@@ -289,7 +285,7 @@ func (a *answer) action() {
 	}
 	chat := &chat{bot: a.m.name, conversation: a.conversation, id: a.chat}
 	for _, w := range wanted {
-		name, arguments := w.Function.Name, w.Function.arguments()
+		name, arguments := w.Function.Name, wire.ArgumentsText(w.Function.Arguments)
 		part := adapter.ToolCall{ID: w.ID}
 		part.Index = slices.IndexFunc(a.calls, func(c call) bool {
 			return !c.answered && c.name == name && rawjson.Same([]byte(c.arguments), []byte(arguments))

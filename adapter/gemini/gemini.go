@@ -10,7 +10,6 @@ package gemini
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -119,22 +118,19 @@ const maxPages = 50
 func (p *provider) List(ctx context.Context) (names []string, err error) {
 	query := url.Values{"pageSize": {"1000"}} // a server may send fewer
 	for range maxPages {
-		var list wire.Object
-		body, err := p.Get(ctx, p.address(p.catalog[:len(p.catalog)-1], query), &list)
+		address := p.address(p.catalog[:len(p.catalog)-1], query)
+		models, page, err := p.GetList(ctx, address, "models", "publisherModels") // the second is Vertex AI's
 		if err != nil {
 			return nil, err
 		}
-		if list["models"] == nil && list["publisherModels"] == nil {
-			return nil, p.NotAnswer("a list of models", errors.New("no models"), body)
-		}
-		for _, m := range append(list.Objects("models"), list.Objects("publisherModels")...) { // the second is Vertex AI's
+		for _, m := range models {
 			methods, path := m["supportedGenerationMethods"], m.Text("name")
 			name := path[strings.LastIndexByte(path, '/')+1:]
 			if name != "" && (methods == nil || strings.Contains(string(methods), `"generateContent"`)) {
 				names = append(names, name)
 			}
 		}
-		next := list.Text("nextPageToken")
+		next := page.Text("nextPageToken")
 		if next == "" {
 			break
 		}
@@ -176,5 +172,5 @@ func (m *model) nameHas(word string) bool { return strings.Contains(strings.ToLo
 
 // Stream asks the model.
 func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
-	return m.p.Stream(ctx, m.name, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, &req) }, m.read)
+	return m.p.Answer(ctx, m.name, m.url, &asking{model: m, req: &req}, m.read)
 }

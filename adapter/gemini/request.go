@@ -2,8 +2,6 @@ package gemini
 
 import (
 	"cmp"
-	"context"
-	"net/http"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
@@ -27,19 +25,17 @@ const (
 type asking struct {
 	*model
 	wire.Fallbacks
+	req     *adapter.Request
+	sent    object
 	foreign bool // there is a step whose first call no Gemini has signed
 }
 
-// ask sends the request and returns the answer once it is known to be one: status 200.
-func (m *model) ask(ctx context.Context, req *adapter.Request) (*http.Response, error) {
-	a := &asking{model: m}
-	var sent object
-	return m.p.Ask(ctx, &a.Fallbacks, m.url, "text/event-stream", func() (_ []byte, err error) {
-		if sent, err = a.request(req); err != nil {
-			return nil, err
-		}
-		return rawjson.Marshal(sent)
-	}, func(string) []wire.Fallback { return a.fallbacks(sent) })
+// Write writes the request.
+func (a *asking) Write() (_ []byte, err error) {
+	if a.sent, err = a.request(a.req); err != nil {
+		return nil, err
+	}
+	return rawjson.Marshal(a.sent)
 }
 
 // request says in Google's words what is asked.
@@ -148,9 +144,9 @@ var levels = map[string]string{"none": "minimal", "xhigh": "high"}
 // budgets are the tokens for thinking of models that have no levels, as Google's own chat completions translate them.
 var budgets = map[string]int{"none": 0, "minimal": 512, "low": 1024, "medium": 8192, "high": 24576, "xhigh": 24576}
 
-// fallbacks returns the other ways to write a request. Google writes the name of a member in camel case, in snake case, or as words.
-func (a *asking) fallbacks(sent object) []wire.Fallback {
-	config := sent["generationConfig"].(object)
+// Others returns the other ways to write a request. Google writes the name of a member in camel case, in snake case, or as words.
+func (a *asking) Others(string) []wire.Fallback {
+	config := a.sent["generationConfig"].(object)
 	thinking, _ := config["thinkingConfig"].(object)
 	aboutSignature := []string{"thoughtsignature", "thought_signature", "thought signature"}
 	return []wire.Fallback{

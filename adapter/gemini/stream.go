@@ -14,14 +14,10 @@ import (
 	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
-const (
-	maxCalls = 1024 // tools that one answer may call
-	// settle is how long the adapter waits for the end of the stream after the finish and the counts: no event marks that end.
-	settle = 500 * time.Millisecond
-)
+// settle is how long the adapter waits for the end of the stream after the finish and the counts: no event marks that end.
+const settle = 500 * time.Millisecond
 
 var (
-	errCalls  = errors.New("the answer calls too many tools")
 	errPieces = errors.New("a call in pieces, which was not asked for")
 	errPart   = errors.New("a part that is no JSON")
 	errNoEnd  = errors.New("no finishReason")
@@ -236,9 +232,7 @@ func (a *answer) call(members wire.Object) {
 	}
 	arguments := wire.Arguments(strings.ToValidUTF8(string(c["args"]), "\uFFFD"))
 	call := adapter.ToolCall{Index: a.calls, ID: c.Text("id"), Name: c.Text("name"), Arguments: string(arguments)}
-	if a.calls++; a.calls > maxCalls {
-		a.Fail(errCalls)
-	}
+	a.calls++
 	if call.ID != "" {
 		members["id"] = c["id"]
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -41,7 +42,7 @@ func NewVertex(o Options, at Vertex) (adapter.Provider, error) {
 		p.place = "projects/" + at.Project + "/locations/" + location + "/"
 	}
 	if o.Key == "" {
-		p.tokens = &tokens{turn: make(chan struct{}, 1)}
+		p.tokens = new(tokens)
 		p.tokens.last.Store(new(oauth2.Token))
 		p.Sign, p.Renew, p.Explain = p.sign, p.tokens.expire, p.explain
 		p.Key = func() string { return p.tokens.last.Load().AccessToken } // so that it is taken out of what is logged
@@ -54,7 +55,7 @@ var hosts = map[string]string{"global": "aiplatform", "us": "aiplatform.us.rep",
 
 // tokens are the access tokens of Google's application default credentials. One is kept until it expires.
 type tokens struct {
-	turn chan struct{} // held by the request that needs a token
+	turn sync.Mutex // held by the request that needs a token
 	last atomic.Pointer[oauth2.Token]
 }
 
@@ -67,12 +68,8 @@ func (t *tokens) expire() {
 // it.
 func (p *provider) sign(r *http.Request) error {
 	t, ctx := p.tokens, r.Context()
-	select {
-	case t.turn <- struct{}{}:
-		defer func() { <-t.turn }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	t.turn.Lock()
+	defer t.turn.Unlock()
 	if !t.last.Load().Valid() {
 		token, err := p.fetch(ctx)
 		if err != nil {

@@ -2,6 +2,7 @@ package ollama
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -27,12 +28,7 @@ func (m *model) failed(line []byte) *adapter.Error {
 func (m *model) explain(e *adapter.Error, said string) {
 	said = strings.ToLower(said)
 	says := func(words ...string) bool {
-		for _, w := range words {
-			if strings.Contains(said, w) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(said, word) })
 	}
 	set := func(code, message string, retryable bool) {
 		e.Code, e.Message, e.Retryable = code, message, retryable

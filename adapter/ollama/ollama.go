@@ -55,7 +55,7 @@ func New(o Options) (adapter.Provider, error) {
 		absent = "cannot connect to Ollama (" + o.Prefix + "): start it with `ollama serve`, or check its base URL"
 	}
 	p := &provider{Server: wire.NewServer(o), chat: base.JoinPath("api", "chat").String(), tags: base.JoinPath("api", "tags").String()}
-	p.Absent = absent
+	p.Absent, p.Accept = absent, "application/x-ndjson"
 	return p, nil
 }
 
@@ -85,25 +85,16 @@ func (p *provider) model(name string) *model {
 
 // List asks which models have been pulled; they come sorted.
 func (p *provider) List(ctx context.Context) ([]string, error) {
-	var list struct {
-		Models *[]struct {
-			Name  string `json:"name"`
-			Model string `json:"model"`
-		} `json:"models"`
-	}
-	body, err := p.model("").Get(ctx, p.tags, &list)
-	if err == nil && list.Models == nil {
-		err = p.NotAnswer("a list of models", errors.New("the field models is missing"), body)
-	}
+	models, _, err := p.model("").GetList(ctx, p.tags, "models")
 	if err != nil {
 		if e, ok := errors.AsType[*adapter.Error](err); ok && e.Status == http.StatusOK {
 			e.Message += ": check that it is Ollama's address"
 		}
 		return nil, err
 	}
-	names := make([]string, 0, len(*list.Models))
-	for _, m := range *list.Models {
-		name := cmp.Or(m.Name, m.Model)
+	names := make([]string, 0, len(models))
+	for _, m := range models {
+		name := cmp.Or(m.Text("name"), m.Text("model"))
 		if _, err := p.Model(name); err == nil { // what cannot be asked for is not offered
 			names = append(names, name)
 		}
@@ -120,7 +111,7 @@ type model struct {
 
 // Stream asks the model.
 func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
-	return m.Server.Stream(ctx, m.name, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, req) }, m.read)
+	return m.Answer(ctx, m.name, m.chat, &asking{model: m, req: &req}, m.read)
 }
 
 var _ interface {

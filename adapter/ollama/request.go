@@ -2,127 +2,69 @@ package ollama
 
 import (
 	"bytes"
-	"context"
-	"encoding/json"
-	"maps"
-	"net/http"
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
+	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
-// request is the body of POST /api/chat. Unless that is asked for, it does not say whether to think: a model that can does by itself, and
-// one that cannot refuses to be asked.
-type request struct {
-	Model    string          `json:"model"`
-	Messages []message       `json:"messages"`
-	Stream   bool            `json:"stream"`
-	Tools    []tool          `json:"tools,omitempty"`
-	Format   json.RawMessage `json:"format,omitempty"` // "json", or a JSON Schema
-	Think    any             `json:"think,omitempty"`  // true, false, or how much
-	Options  *options        `json:"options,omitempty"`
+// object is a JSON object. Its members are written in the order of their names, so that equal requests are equal to the byte.
+type object = map[string]any
+
+// asking is one request to a model. It has no fallbacks.
+type asking struct {
+	*model
+	wire.Fallbacks
+	req *adapter.Request
 }
 
-type message struct {
-	Role       string     `json:"role"`
-	Content    string     `json:"content"`
-	Thinking   string     `json:"thinking,omitempty"`
-	Images     [][]byte   `json:"images,omitempty"` // in base64, without what they are
-	ToolCalls  []toolCall `json:"tool_calls,omitempty"`
-	ToolName   string     `json:"tool_name,omitempty"`
-	ToolCallID string     `json:"tool_call_id,omitempty"`
-}
-
-type toolCall struct {
-	ID       string   `json:"id,omitempty"`
-	Function function `json:"function"`
-}
-
-type function struct {
-	Name      string          `json:"name"`
-	Arguments json.RawMessage `json:"arguments"` // an object
-}
-
-type tool struct {
-	Type     string      `json:"type"`
-	Function declaration `json:"function"`
-}
-
-type declaration struct {
-	Name        string          `json:"name"`
-	Description string          `json:"description"`
-	Parameters  json.RawMessage `json:"parameters"`
-}
-
-type options struct {
-	Temperature *float64 `json:"temperature,omitempty"`
-	TopP        *float64 `json:"top_p,omitempty"`
-	NumPredict  *int     `json:"num_predict,omitempty"`
-	Seed        *int     `json:"seed,omitempty"`
-	Stop        []string `json:"stop,omitempty"`
-	Frequency   *float64 `json:"frequency_penalty,omitempty"`
-	Presence    *float64 `json:"presence_penalty,omitempty"`
-}
-
-// ask sends the request and returns the answer once it is known to be one: status 200.
-func (m *model) ask(ctx context.Context, req adapter.Request) (*http.Response, error) {
-	r, err := m.request(req)
-	if err != nil {
-		return nil, err
-	}
-	write := func() ([]byte, error) { return r.body(req.ExtraBody) }
-	return m.Ask(ctx, new(wire.Fallbacks), m.chat, "application/x-ndjson", write, nil)
-}
-
-// body is the request as JSON, with extra members over its own. Those of the member options are laid over the request's options, since what
-// only Ollama has is mostly there, as num_ctx.
-func (r *request) body(extra map[string]json.RawMessage) ([]byte, error) {
-	var more map[string]json.RawMessage
-	if r.Options != nil && json.Unmarshal(extra["options"], &more) == nil {
-		all, err := wire.Body(r.Options, more)
-		if err != nil {
-			return nil, err
-		}
-		extra = maps.Clone(extra)
-		extra["options"] = all
-	}
-	return wire.Body(r, extra)
-}
-
-// request says in Ollama's words what is asked.
-func (m *model) request(req adapter.Request) (*request, error) {
-	r := &request{Model: m.name, Stream: true, Messages: make([]message, len(req.Messages))}
-	for i, msg := range req.Messages {
+// Write says in Ollama's words what is asked. Unless that is asked for, it does not say whether to think: a model that can does by itself,
+// and one that cannot refuses to be asked. What only Ollama has is mostly a member of options, as num_ctx.
+func (a *asking) Write() ([]byte, error) {
+	messages := make([]object, len(a.req.Messages))
+	for i := range messages {
 		var err error
-		if r.Messages[i], err = m.message(msg, req.Messages[:i]); err != nil {
+		if messages[i], err = a.message(&a.req.Messages[i], a.req.Messages[:i]); err != nil {
 			return nil, err
 		}
 	}
-	for _, t := range req.Tools {
-		parameters := t.Parameters
-		if len(parameters) == 0 {
-			parameters = json.RawMessage(`{"type":"object","properties":{}}`)
+	body, options := object{"model": a.name, "messages": messages, "stream": true}, object{}
+	var tools []object
+	for _, t := range a.req.Tools {
+		f := object{"name": t.Name, "description": t.Description, "parameters": object{"type": "object", "properties": object{}}}
+		if len(t.Parameters) > 0 {
+			f["parameters"] = t.Parameters
 		}
-		r.Tools = append(r.Tools, tool{Type: "function", Function: declaration{Name: t.Name, Description: t.Description, Parameters: parameters}})
+		tools = append(tools, object{"type": "function", "function": f})
 	}
-	// A format holds the model to it from the first token on, and then it cannot call a tool: ollama/ollama#8095. The prompt asks
-	// for JSON anyway, and the output is checked.
-	if req.Format.JSON && len(req.Tools) == 0 {
-		r.Format = json.RawMessage(`"json"`)
-		if schema := bytes.TrimSpace(req.Format.Schema); len(schema) > 0 && schema[0] == '{' { // true, which allows anything, is refused
-			r.Format = req.Format.Schema
+	if len(tools) > 0 {
+		body["tools"] = tools
+	} else if format := a.req.Format; format.JSON {
+		// Not beside tools: a format holds the model to it from the first token on, and then it cannot call a tool: ollama/ollama#8095. The
+		// prompt asks for JSON anyway, and the output is checked.
+		body["format"] = "json"
+		if bytes.HasPrefix(bytes.TrimSpace(format.Schema), []byte("{")) { // true, which allows anything, is refused
+			body["format"] = format.Schema
 		}
 	}
-	r.Think = think(req.Reasoning)
-	o := options{
-		Temperature: req.Temperature, TopP: req.TopP, NumPredict: req.MaxTokens, Seed: req.Seed, Stop: req.Stop,
-		Frequency: req.FrequencyPenalty, Presence: req.PresencePenalty,
+	if think := think(a.req.Reasoning); think != nil {
+		body["think"] = think
 	}
-	if o.Temperature != nil || o.TopP != nil || o.NumPredict != nil || o.Seed != nil || len(o.Stop) > 0 || o.Frequency != nil || o.Presence != nil {
-		r.Options = &o
+	wire.Put(options, "temperature", a.req.Temperature)
+	wire.Put(options, "top_p", a.req.TopP)
+	wire.Put(options, "num_predict", a.req.MaxTokens)
+	wire.Put(options, "seed", a.req.Seed)
+	wire.Put(options, "frequency_penalty", a.req.FrequencyPenalty)
+	wire.Put(options, "presence_penalty", a.req.PresencePenalty)
+	if len(a.req.Stop) > 0 {
+		options["stop"] = a.req.Stop
 	}
-	return r, nil
+	if len(options) > 0 {
+		body["options"] = options
+	}
+	wire.Overlay(body, a.req.ExtraBody)
+	return rawjson.Marshal(body)
 }
 
 // think says whether to think, and how much in the three words that Ollama has for it; nil leaves it to the model. A budget is only whether.
@@ -144,32 +86,46 @@ func think(r adapter.Reasoning) any {
 }
 
 // message says a message in Ollama's words; before are those that it answers.
-func (m *model) message(msg adapter.Message, before []adapter.Message) (message, error) {
-	out := message{Role: msg.Role, Content: msg.Content}
+func (m *model) message(msg *adapter.Message, before []adapter.Message) (object, error) {
+	out := object{"role": msg.Role, "content": msg.Content}
 	if len(msg.Parts) > 0 {
 		var text []string
+		var images [][]byte // in base64, without what they are
 		for _, part := range msg.Parts {
 			switch {
 			case part.Image != "":
-				image, err := m.image(part.Image)
-				if err != nil {
-					return message{}, err
+				_, image, ok := adapter.OpenDataURL(part.Image)
+				if !ok || len(image) == 0 {
+					return nil, m.CannotTake(`accepts images only as data in base64, "data:image/png;base64,…", and not by their addresses`)
 				}
-				out.Images = append(out.Images, image)
+				images = append(images, image)
 			case part.Text != "":
 				text = append(text, part.Text)
 			}
 		}
-		out.Content = strings.Join(text, "\n")
+		if out["content"] = strings.Join(text, "\n"); len(images) > 0 {
+			out["images"] = images
+		}
 	}
+	var calls []object
 	for _, c := range msg.ToolCalls {
-		out.ToolCalls = append(out.ToolCalls, toolCall{ID: c.ID, Function: function{Name: c.Name, Arguments: wire.Arguments(c.Arguments)}})
+		call := object{"function": object{"name": c.Name, "arguments": wire.Arguments(c.Arguments)}}
+		if c.ID != "" {
+			call["id"] = c.ID
+		}
+		calls = append(calls, call)
 	}
-	if len(msg.ToolCalls) > 0 { // models such as gpt-oss go on from what they thought before they called
-		out.Thinking = msg.Made.Reasoning()
+	if len(calls) > 0 {
+		out["tool_calls"] = calls
+		if thought := msg.Made.Reasoning(); thought != "" { // models such as gpt-oss go on from what they thought before they called
+			out["thinking"] = thought
+		}
 	}
 	if msg.ToolCallID != "" {
-		out.ToolCallID, out.ToolName = msg.ToolCallID, nameOf(msg.ToolCallID, before)
+		out["tool_call_id"] = msg.ToolCallID
+		if name := nameOf(msg.ToolCallID, before); name != "" {
+			out["tool_name"] = name
+		}
 	}
 	return out, nil
 }
@@ -184,13 +140,4 @@ func nameOf(id string, before []adapter.Message) string {
 		}
 	}
 	return ""
-}
-
-// image takes the bytes out of "data:image/png;base64,…".
-func (m *model) image(url string) ([]byte, error) {
-	_, image, ok := adapter.OpenDataURL(url)
-	if !ok || len(image) == 0 {
-		return nil, m.CannotTake(`accepts images only as data in base64, "data:image/png;base64,…", and not by their addresses`)
-	}
-	return image, nil
 }

@@ -1,6 +1,7 @@
 package ollama
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -117,11 +118,24 @@ func TestARequestInTheWordsOfTheFormat(t *testing.T) {
 		{"no messages", adapter.Request{}, `{"model":"m","messages":[],"stream":true}`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, string(sent(t, Options{}, "m", row.req).Body)); diff != "" {
+			if diff := cmp.Diff(sorted(t, []byte(row.want)), sorted(t, sent(t, Options{}, "m", row.req).Body)); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
+}
+
+// sorted writes JSON with the members of its objects in the order of their names.
+func sorted(t *testing.T, text []byte) string {
+	t.Helper()
+	var value any
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(&value); err != nil {
+		t.Fatal(err)
+	}
+	out, _ := json.Marshal(value)
+	return string(out)
 }
 
 // Ids are made by each model anew, so a result belongs to the latest call of its id.
@@ -131,9 +145,13 @@ func TestAToolResultNamesTheToolOfTheLatestCall(t *testing.T) {
 	}
 	result := adapter.Message{Role: adapter.ToolRole, ToolCallID: "call_0"}
 	unknown := adapter.Message{Role: adapter.ToolRole, ToolCallID: "x"}
-	m := new(provider).model("m")
-	r, err := m.request(adapter.Request{Messages: []adapter.Message{call("first"), result, call("second"), result, unknown}})
-	if err != nil {
+	var r struct {
+		Messages []struct {
+			ToolName string `json:"tool_name"`
+		}
+	}
+	body := sent(t, Options{}, "m", adapter.Request{Messages: []adapter.Message{call("first"), result, call("second"), result, unknown}}).Body
+	if err := json.Unmarshal(body, &r); err != nil {
 		t.Fatal(err)
 	}
 	if a, b, c := r.Messages[1].ToolName, r.Messages[3].ToolName, r.Messages[4].ToolName; a != "first" || b != "second" || c != "" {

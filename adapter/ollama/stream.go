@@ -1,20 +1,12 @@
 package ollama
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 
-	"github.com/buger/jsonparser"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
 )
-
-var errCalls = errors.New("the answer calls too many tools")
-
-// maxCalls is how many tools one answer may call.
-const maxCalls = 1024
 
 // answer reads one answer.
 type answer struct {
@@ -22,17 +14,14 @@ type answer struct {
 	m             *model
 	text, thought wire.Text
 	calls         int
-
-	// Of the line: its pieces of text, escaped, and whether it has nothing else.
-	rawText, rawThought []byte
-	plain               bool
-	onMember            func(key, value []byte, kind jsonparser.ValueType, offset int) error // made once
 }
 
-// line is what a line has besides pieces of text.
+// line is what a line has.
 type line struct {
 	Message struct {
-		Calls []wire.Object `json:"tool_calls"`
+		Content  wire.Escaped
+		Thinking wire.Escaped
+		Calls    []wire.Object `json:"tool_calls"`
 	}
 	Done         bool
 	Reason       string          `json:"done_reason"`
@@ -44,7 +33,7 @@ type line struct {
 // read passes on an answer.
 func (m *model) read(w *wire.Answer) {
 	a := &answer{Answer: w, m: m}
-	a.Last, a.onMember = a.last, a.member
+	a.Last = a.last
 	switch a.Kind() {
 	case "application/x-ndjson", "application/ndjson", "application/jsonl", "application/json", "": // servers like Ollama say what they like
 		a.Lines(a.line)
@@ -53,13 +42,8 @@ func (m *model) read(w *wire.Answer) {
 	}
 }
 
-// line passes on what a line has; done says that it is the last. A line with nothing but text, as most are, is not decoded as a whole.
+// line passes on what a line has; done says that it is the last.
 func (a *answer) line(raw []byte) (done bool) {
-	a.rawText, a.rawThought, a.plain = nil, nil, true
-	if err := jsonparser.ObjectEach(raw, a.onMember); err == nil && a.plain {
-		a.say(a.Next(&a.text, a.rawText), a.Next(&a.thought, a.rawThought))
-		return false
-	}
 	var l line
 	switch {
 	case wire.Decode(raw, &l) != nil:
@@ -68,27 +52,21 @@ func (a *answer) line(raw []byte) (done bool) {
 		a.Fail(a.m.failed(raw))
 	default:
 		a.decoded(&l, raw)
-		return l.Done
 	}
-	return false
+	return l.Done
 }
 
-// decoded passes on what a line has that has more than text.
+// decoded passes on what a line has that reports no error.
 func (a *answer) decoded(l *line, raw []byte) {
-	a.say(a.Next(&a.text, a.rawText), a.Next(&a.thought, a.rawThought))
+	a.Say(a.Next(&a.text, l.Message.Content), a.Next(&a.thought, l.Message.Thinking))
 	for _, c := range l.Message.Calls {
-		function := c.Object("function")
-		arguments, err := argumentsOf(function["arguments"])
-		switch {
-		case c == nil:
+		if c == nil {
 			a.Fail(wire.ErrFormat)
-		case a.calls == maxCalls:
-			a.Fail(errCalls)
-		case err != nil:
-			a.Fail(err)
 		}
+		function := c.Object("function")
 		a.Pass(adapter.Chunk{ToolCall: &adapter.ToolCall{
-			Index: a.calls, ID: cmp.Or(c.Text("id"), wire.CallID(raw, a.calls)), Name: function.Text("name"), Arguments: arguments,
+			Index: a.calls, ID: cmp.Or(c.Text("id"), wire.CallID(raw, a.calls)), Name: function.Text("name"),
+			Arguments: wire.ArgumentsText(function["arguments"]),
 		}})
 		a.calls++
 	}
@@ -104,55 +82,8 @@ func (a *answer) decoded(l *line, raw []byte) {
 	}
 }
 
-// member reads a member of a line, or of its message.
-func (a *answer) member(key, value []byte, kind jsonparser.ValueType, _ int) error {
-	switch string(key) {
-	case "message":
-		if kind == jsonparser.Object {
-			return jsonparser.ObjectEach(value, a.onMember)
-		}
-	case "content":
-		if kind == jsonparser.String {
-			a.rawText = value
-		}
-	case "thinking":
-		if kind == jsonparser.String {
-			a.rawThought = value
-		}
-	case "done":
-		a.plain = a.plain && string(value) == "false"
-	case "tool_calls", "error":
-		a.plain = false
-	}
-	return nil
-}
-
-// say passes on pieces of text and thinking.
-func (a *answer) say(text, thought string) {
-	if text != "" || thought != "" {
-		a.Pass(adapter.Chunk{Text: text, Reasoning: thought})
-	}
-}
-
 // last passes on what was held back of a character.
 func (a *answer) last() {
-	a.say(a.text.Rest(), a.thought.Rest())
+	a.Say(a.text.Rest(), a.thought.Rest())
 	a.SetFinish(a.calls)
-}
-
-// argumentsOf returns the text of a call's arguments, numbers as they came.
-func argumentsOf(raw json.RawMessage) (string, error) {
-	var text string
-	if json.Unmarshal(raw, &text) == nil && string(raw) != "null" { // of servers that are only like Ollama
-		return text, nil
-	}
-	switch {
-	case len(raw) == 0 || string(raw) == "null":
-		return "{}", nil
-	case raw[0] != '{' && raw[0] != '[':
-		return "", wire.ErrFormat
-	}
-	var b bytes.Buffer
-	err := json.Compact(&b, raw)
-	return string(bytes.ToValidUTF8(b.Bytes(), []byte("\uFFFD"))), err
 }

@@ -149,6 +149,7 @@ func TestIDsThatAreMadeUp(t *testing.T) {
 }
 
 func TestCallsHaveALimit(t *testing.T) {
+	const maxCalls = 1024
 	script := fakeproviders.Answer{ToolCalls: make([]fakeproviders.ToolCall, maxCalls+1)}
 	s := &fakeproviders.Server{Script: func(fakeproviders.Request) fakeproviders.Answer { return script }}
 	defer s.Close()

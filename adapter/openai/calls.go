@@ -3,18 +3,12 @@ package openai
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"maps"
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/wire"
 )
-
-// maxCalls is how many tools one answer may call; OpenAI takes 128 tools.
-const maxCalls = 1024
-
-var errCalls = errors.New("the answer calls too many tools")
 
 // call is a tool call as far as it is known. Its name may come in pieces, so it is passed on with the first arguments.
 type call struct {
@@ -30,7 +24,7 @@ type call struct {
 type callPart struct {
 	index     int // -1 if it has none
 	id, name  string
-	arguments escaped
+	arguments wire.Escaped
 	isObject  bool // the arguments are an object, where they should be one in a string
 	extra     wire.Object
 }
@@ -40,9 +34,9 @@ func readCallPart(o wire.Object) callPart {
 	p := callPart{index: -1, id: o.Text("id"), name: function.Text("name"), extra: wire.Object{}}
 	_ = json.Unmarshal(o["index"], &p.index) // one that is no number is none
 	if raw := function["arguments"]; wire.IsObject(raw) {
-		p.arguments, p.isObject = escaped(raw), true
+		p.arguments, p.isObject = wire.Escaped(raw), true
 	} else {
-		p.arguments = unquote(raw)
+		p.arguments = wire.Unquote(raw)
 	}
 	for name, value := range o {
 		switch name {
@@ -103,9 +97,6 @@ func (a *answer) findCall(p *callPart) int {
 		default:
 			return i
 		}
-	}
-	if len(a.calls) == maxCalls {
-		a.Fail(errCalls)
 	}
 	if !hasIndex {
 		p.index = len(a.calls)

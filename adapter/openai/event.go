@@ -31,46 +31,29 @@ type choice struct {
 }
 
 type delta struct {
-	Content          json.RawMessage                    `json:"content"` // a string, or Mistral's list of parts
-	Refusal          escaped                            `json:"refusal"` // what the model says instead of an answer
-	ReasoningContent escaped                            `json:"reasoning_content"`
-	Reasoning        escaped                            `json:"reasoning"`
-	Thinking         escaped                            `json:"thinking"`
-	Details          []wire.Object                      `json:"reasoning_details"` // OpenRouter's
-	Blocks           []wire.Object                      `json:"thinking_blocks"`   // LiteLLM's
-	ToolCalls        []wire.Object                      `json:"tool_calls"`
-	Annotations      json.RawMessage                    `json:"annotations"` // of OpenAI's search models and OpenRouter
-	Images           []image                            `json:"images"`      // OpenRouter's
-	Audio            *struct{ Data, Transcript string } `json:"audio"`
-}
-
-type image struct {
-	Image struct {
-		URL string `json:"url"`
-	} `json:"image_url"`
+	Content          json.RawMessage `json:"content"` // a string, or Mistral's list of parts
+	Refusal          wire.Escaped    `json:"refusal"` // what the model says instead of an answer
+	ReasoningContent wire.Escaped    `json:"reasoning_content"`
+	Reasoning        wire.Escaped    `json:"reasoning"`
+	Thinking         wire.Escaped    `json:"thinking"`
+	Details          []wire.Object   `json:"reasoning_details"` // OpenRouter's
+	Blocks           []wire.Object   `json:"thinking_blocks"`   // LiteLLM's
+	ToolCalls        []wire.Object   `json:"tool_calls"`
+	Annotations      json.RawMessage `json:"annotations"` // of OpenAI's search models and OpenRouter
+	Images           []struct {
+		Image struct {
+			URL string `json:"url"`
+		} `json:"image_url"`
+	} `json:"images"` // OpenRouter's
+	Audio *struct{ Data, Transcript string } `json:"audio"`
 }
 
 // contentPart is a part of a content that is a list. Thinking is a string, or a list of parts.
 type contentPart struct {
 	Type     string          `json:"type"`
-	Text     escaped         `json:"text"`
-	Refusal  escaped         `json:"refusal"`
+	Text     wire.Escaped    `json:"text"`
+	Refusal  wire.Escaped    `json:"refusal"`
 	Thinking json.RawMessage `json:"thinking"`
-}
-
-// escaped is what stands between the quotes of a JSON string, which may begin or end in the middle of a character; nil for any other value.
-type escaped []byte
-
-func (e *escaped) UnmarshalJSON(value []byte) error {
-	*e = bytes.Clone(unquote(value))
-	return nil
-}
-
-func unquote(value []byte) escaped {
-	if len(value) <= len(`""`) || value[0] != '"' {
-		return nil
-	}
-	return value[1 : len(value)-1]
 }
 
 // first returns the choice that was asked for; nil if the event has none.
@@ -128,7 +111,7 @@ func (t *template) learn(data []byte, member string, reasoning bool) {
 }
 
 // match returns the text, as it stands between its quotes, of an event that is otherwise as the template.
-func (t *template) match(data []byte) (text escaped, ok bool) {
+func (t *template) match(data []byte) (text wire.Escaped, ok bool) {
 	rest, ok := bytes.CutPrefix(data, t.before)
 	if !ok || len(t.before) == 0 {
 		return nil, false

@@ -45,7 +45,7 @@ const maxElements = 4096
 var elementTexts = []string{"text", "summary", "thinking"}
 
 // add adds the elements of a delta, and returns their text.
-func (l *elements) add(delta []wire.Object) (text escaped) {
+func (l *elements) add(delta []wire.Object) (text wire.Escaped) {
 	for _, e := range delta {
 		n := len(*l)
 		if n == 0 || !continues((*l)[n-1], e) {
@@ -57,11 +57,11 @@ func (l *elements) add(delta []wire.Object) (text escaped) {
 		}
 		last := (*l)[n-1]
 		for name, value := range e {
-			piece := unquote(value)
+			piece := wire.Unquote(value)
 			switch {
 			case piece != nil && slices.Contains(elementTexts, name):
 				text = append(text, piece...)
-				last[name] = json.RawMessage(`"` + string(unquote(last[name])) + string(piece) + `"`)
+				last[name] = json.RawMessage(`"` + string(wire.Unquote(last[name])) + string(piece) + `"`)
 			case last[name] == nil || e.Has(name):
 				last[name] = value
 			}

@@ -43,7 +43,7 @@ func (a *answer) readMedia(d *delta) {
 	if len(a.sound)+len(d.Audio.Data) <= maxSound {
 		a.sound = append(a.sound, d.Audio.Data...)
 	}
-	a.yieldText("", d.Audio.Transcript)
+	a.Say(d.Audio.Transcript, "")
 }
 
 // cite passes on the sources in lists, each of which has objects or addresses. A source is passed on once: Perplexity repeats the lists in each

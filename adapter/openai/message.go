@@ -23,21 +23,12 @@ type message struct {
 
 // part is a part of a message's content.
 type part struct {
-	Type     string      `json:"type"`
-	Text     string      `json:"text,omitempty"`
-	Thinking []part      `json:"thinking,omitempty"`
-	Image    *partImage  `json:"image_url,omitempty"`
-	Audio    *partAudio  `json:"input_audio,omitempty"`
-	File     *partedFile `json:"file,omitempty"`
-}
-
-type partImage struct {
-	URL string `json:"url"`
-}
-
-type partAudio struct {
-	Data   string `json:"data"`
-	Format string `json:"format"`
+	Type     string            `json:"type"`
+	Text     string            `json:"text,omitempty"`
+	Thinking []part            `json:"thinking,omitempty"`
+	Image    map[string]string `json:"image_url,omitempty"`
+	Audio    map[string]string `json:"input_audio,omitempty"`
+	File     *partedFile       `json:"file,omitempty"`
 }
 
 type partedFile struct {
@@ -113,10 +104,10 @@ func toMessage(m *adapter.Message) message {
 func toPart(p adapter.Part) (part, bool) {
 	switch {
 	case p.Image != "":
-		return part{Type: "image_url", Image: &partImage{p.Image}}, true
+		return part{Type: "image_url", Image: map[string]string{"url": p.Image}}, true
 	case p.File != "":
 		if d, ok := wire.ReadData(p.File); ok && d.Sound() != "" {
-			return part{Type: "input_audio", Audio: &partAudio{d.Base64, d.Sound()}}, true
+			return part{Type: "input_audio", Audio: map[string]string{"data": d.Base64, "format": d.Sound()}}, true
 		}
 		return part{Type: "file", File: &partedFile{p.Name, p.File}}, true
 	case p.Text != "":

@@ -12,7 +12,7 @@ import (
 	"cmp"
 	"context"
 	"iter"
-	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -55,7 +55,7 @@ type model struct {
 
 // Stream asks the model.
 func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
-	return m.Server.Stream(ctx, m.name, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, &req) }, m.read)
+	return m.Answer(ctx, m.name, m.url, &asking{model: m, req: &req}, m.read)
 }
 
 // thinks is how a server is asked to think.
@@ -74,10 +74,8 @@ func thinksOf(host string) thinks {
 		thinksType:   {"deepseek.com", "moonshot.cn", "moonshot.ai", "z.ai", "bigmodel.cn"},
 		thinksFlag:   {"aliyuncs.com", "siliconflow.cn"},
 	} {
-		for _, h := range hosts {
-			if host == h || strings.HasSuffix(host, "."+h) {
-				return of
-			}
+		if slices.ContainsFunc(hosts, func(h string) bool { return host == h || strings.HasSuffix(host, "."+h) }) {
+			return of
 		}
 	}
 	return thinksEffort

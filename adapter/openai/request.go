@@ -1,8 +1,6 @@
 package openai
 
 import (
-	"context"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -43,18 +41,15 @@ type thinking struct {
 type asking struct {
 	*model
 	wire.Fallbacks
+	req  *adapter.Request
 	sent *request
 	form endpoint.Form
 }
 
-// ask sends the request and returns the answer once it is known to be one: status 200.
-func (m *model) ask(ctx context.Context, req *adapter.Request) (*http.Response, error) {
-	a := &asking{model: m}
-	write := func() (any, error) {
-		a.sent = a.request(req)
-		return a.sent, nil
-	}
-	return m.Ask(ctx, &a.Fallbacks, m.url, req, write, a.fallbacks)
+// Write writes the request.
+func (a *asking) Write() ([]byte, error) {
+	a.sent = a.request(a.req)
+	return wire.Body(a.sent, a.req.ExtraBody)
 }
 
 // request says in OpenAI's words what is asked.
@@ -130,10 +125,7 @@ func (m *model) reason(r *request, o adapter.Reasoning) {
 			r.ThinkingBudget = o.Budget
 		}
 	default:
-		r.ReasoningEffort = o.Effort
-		if o.Effort == "" {
-			r.ReasoningEffort = wire.Effort(*o.Budget)
-		}
+		r.ReasoningEffort = wire.Effort(o)
 	}
 }
 
@@ -163,9 +155,9 @@ var missing = []string{
 	"needs to be", "expected",
 }
 
-// fallbacks returns the other ways to write a request. What the server does not want of a history is left out by package adapter; what it
+// Others returns the other ways to write a request. What the server does not want of a history is left out by package adapter; what it
 // misses is filled in here (MO-04).
-func (a *asking) fallbacks(said string) []wire.Fallback {
+func (a *asking) Others(said string) []wire.Fallback {
 	misses := slices.ContainsFunc(missing, func(word string) bool { return strings.Contains(said, word) })
 	return append([]wire.Fallback{
 		{Name: noStreamOptions, Applies: a.sent.StreamOptions != nil, Words: []string{"stream_options"}},

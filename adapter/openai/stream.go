@@ -38,9 +38,9 @@ func (a *answer) readEvent(kind, data []byte) (done bool) {
 	case !ok || len(kind) > 0:
 		return a.decodeEvent(kind, data)
 	case a.template.reasoning:
-		a.yieldText(a.Next(&a.reasoning, raw), "")
+		a.Say("", a.Next(&a.reasoning, raw))
 	default:
-		a.yieldText("", a.Next(&a.content, raw))
+		a.Say(a.Next(&a.content, raw), "")
 	}
 	return false
 }
@@ -83,7 +83,7 @@ func (a *answer) event(e *event, data []byte) {
 		if broke(c.Finish) {
 			a.Fail(a.Server.BrokeOff(data))
 		}
-		a.Finish = finishReason(c.Finish)
+		a.Finish = wire.FinishReason(c.Finish)
 		a.Enough()
 	}
 }
@@ -113,7 +113,7 @@ func (a *answer) readWhole(body []byte) {
 	case c.Finish == "" || c.Finish == "null": // so some servers say that it goes on
 		a.CutOff(nil)
 	default:
-		a.Finish = finishReason(c.Finish)
+		a.Finish = wire.FinishReason(c.Finish)
 		a.readDelta(&c.Message)
 		a.cite(e.SearchResults, e.Citations)
 	}
@@ -130,7 +130,7 @@ func (a *answer) readDelta(d *delta) (member string) {
 	if text == nil && d.Refusal != nil {
 		text, a.Refused = d.Refusal, true
 	}
-	for i, value := range [...]escaped{d.ReasoningContent, d.Reasoning, d.Thinking} {
+	for i, value := range [...]wire.Escaped{d.ReasoningContent, d.Reasoning, d.Thinking} {
 		if value == nil {
 			continue
 		}
@@ -146,7 +146,7 @@ func (a *answer) readDelta(d *delta) (member string) {
 	if text != nil && reasoning != nil || d.Details != nil || d.Blocks != nil || d.ToolCalls != nil || d.Audio != nil {
 		member = ""
 	}
-	a.yieldText(a.Next(&a.reasoning, reasoning), a.Next(&a.content, text))
+	a.Say(a.Next(&a.content, text), a.Next(&a.reasoning, reasoning))
 	for _, c := range d.ToolCalls {
 		a.readCall(c)
 	}
@@ -154,26 +154,16 @@ func (a *answer) readDelta(d *delta) (member string) {
 	return member
 }
 
-// yieldText passes on text. Reasoning comes before what it leads to.
-func (a *answer) yieldText(reasoning, text string) {
-	if reasoning != "" {
-		a.Pass(adapter.Chunk{Reasoning: reasoning})
-	}
-	if text != "" {
-		a.Pass(adapter.Chunk{Text: text})
-	}
-}
-
 // readContent returns the text and the reasoning of a content: a string or, where Mistral's models reason or quote, a list of parts.
-func (a *answer) readContent(content json.RawMessage) (text, reasoning escaped) {
+func (a *answer) readContent(content json.RawMessage) (text, reasoning wire.Escaped) {
 	var parts []json.RawMessage
 	if json.Unmarshal(content, &parts) != nil {
-		return unquote(content), nil
+		return wire.Unquote(content), nil
 	}
 	for _, raw := range parts {
 		var p contentPart
 		if wire.Decode(raw, &p) != nil {
-			text = append(text, unquote(raw)...)
+			text = append(text, wire.Unquote(raw)...)
 			continue
 		}
 		switch p.Type {
@@ -197,10 +187,10 @@ func (a *answer) readContent(content json.RawMessage) (text, reasoning escaped) 
 }
 
 // readThinking returns the text of Mistral's thinking: a string, or a list of parts.
-func readThinking(thinking json.RawMessage) (text escaped) {
+func readThinking(thinking json.RawMessage) (text wire.Escaped) {
 	var parts []contentPart
 	if json.Unmarshal(thinking, &parts) != nil {
-		return unquote(thinking)
+		return wire.Unquote(thinking)
 	}
 	for _, p := range parts {
 		text = append(text, p.Text...)
@@ -210,7 +200,7 @@ func readThinking(thinking json.RawMessage) (text escaped) {
 
 // last passes on what was held back, and what the provider wants to have back.
 func (a *answer) last() {
-	a.yieldText(a.reasoning.Rest(), a.content.Rest())
+	a.Say(a.content.Rest(), a.reasoning.Rest())
 	a.endCalls()
 	a.yieldSound()
 	a.SetFinish(len(a.calls))
@@ -219,17 +209,3 @@ func (a *answer) last() {
 
 // broke says whether a reason is that of an answer which is not complete: OpenRouter's, and DeepSeek's.
 func broke(reason string) bool { return reason == "error" || reason == "insufficient_system_resource" }
-
-// finishReason maps the reasons that compatible servers give to the four of the format.
-func finishReason(reason string) string {
-	switch reason {
-	case "length", "max_tokens", "model_length":
-		return adapter.FinishLength
-	case "tool_calls", "function_call", "tool_use":
-		return adapter.FinishToolCalls
-	case "content_filter", "safety", "SAFETY", "sensitive":
-		return adapter.FinishContentFilter
-	default:
-		return adapter.FinishStop
-	}
-}

@@ -22,9 +22,9 @@ const (
 // those that tell the path of what is missing.
 var missingID = []string{"invalid responses api request", "].id'", "].status'", `"id"]`, `"status"]`, "'id')", "'status')"}
 
-// fallbacks returns the other ways to write a request: without what the adapter adds by itself, and with what the server wants of items of
+// Others returns the other ways to write a request: without what the adapter adds by itself, and with what the server wants of items of
 // the history (MO-04). Items that it does not want are left out by package adapter.
-func (a *asking) fallbacks(string) []wire.Fallback {
+func (a *asking) Others(string) []wire.Fallback {
 	sent, unknown := a.sent, []string{"item with id"}
 	asked := sent.Reasoning.Effort != ""
 	fallbacks := []wire.Fallback{

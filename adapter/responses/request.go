@@ -1,9 +1,7 @@
 package responses
 
 import (
-	"context"
 	"encoding/json"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -54,18 +52,17 @@ type reasoning struct {
 type asking struct {
 	*model
 	wire.Fallbacks
+	req     *adapter.Request
 	sent    *request
 	history history // of what was sent
 }
 
-// ask sends the request and returns the answer once it is known to be one: status 200.
-func (m *model) ask(ctx context.Context, req *adapter.Request) (*http.Response, error) {
-	a := &asking{model: m}
-	write := func() (_ any, err error) {
-		a.sent, err = a.request(req)
-		return a.sent, err
+// Write writes the request.
+func (a *asking) Write() (_ []byte, err error) {
+	if a.sent, err = a.request(a.req); err != nil {
+		return nil, err
 	}
-	return m.Ask(ctx, &a.Fallbacks, m.Responses(), req, write, a.fallbacks)
+	return wire.Body(a.sent, a.req.ExtraBody)
 }
 
 // leastOutput is the least that the API takes for max_output_tokens.
@@ -118,9 +115,7 @@ func (a *asking) request(req *adapter.Request) (*request, error) {
 
 // think says how the model is to think, and asks for its reasoning in a form that can be given back.
 func (a *asking) think(r *request, o adapter.Reasoning) {
-	if r.Reasoning.Effort = o.Effort; o.Effort == "" && o.Budget != nil {
-		r.Reasoning.Effort = wire.Effort(*o.Budget)
-	}
+	r.Reasoning.Effort = wire.Effort(o)
 	if !a.Uses(noEncrypted) {
 		r.Include = []string{"reasoning.encrypted_content"}
 	}

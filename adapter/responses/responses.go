@@ -5,14 +5,13 @@
 //   - A stream that was cut off is an error, never a short answer.
 //   - What an answer has is passed on once, whether it came in deltas, in an item, or in the whole response only.
 //   - Reasoning goes back byte for byte, in front of the item that it led to, and never without one.
-//   - A member of a request that a model has refused is left out of the next one, and remembered for the model.
+//   - If a model refuses what the adapter adds by itself, the adapter asks once more without it.
 package responses
 
 import (
 	"cmp"
 	"context"
 	"iter"
-	"net/http"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/openai/endpoint"
@@ -52,5 +51,5 @@ type model struct {
 
 // Stream asks the model.
 func (m *model) Stream(ctx context.Context, req adapter.Request) iter.Seq2[adapter.Chunk, error] {
-	return m.Server.Stream(ctx, m.name, func(ctx context.Context) (*http.Response, error) { return m.ask(ctx, &req) }, m.read)
+	return m.Answer(ctx, m.name, m.Responses(), &asking{model: m, req: &req}, m.read)
 }

@@ -24,7 +24,11 @@ const (
 	drain = 10 * time.Millisecond
 	// maxWhole is how large an answer in one piece may be, in bytes.
 	maxWhole = 16 << 20
+	// maxCalls is how many tools one answer may call; OpenAI takes 128 tools.
+	maxCalls = 1024
 )
+
+var errCalls = errors.New("the answer calls too many tools")
 
 // errEnough ends a request whose answer is complete.
 var errEnough = errors.New("the answer is complete")
@@ -51,6 +55,11 @@ type Answer struct {
 	cancel context.CancelCauseFunc
 	yield  func(adapter.Chunk, error) bool
 	timer  *time.Timer // of linger and drain
+}
+
+// Answer posts a request to a model at an address, with its fallbacks, and yields the answer as read passes it on.
+func (s *Server) Answer(ctx context.Context, model, url string, a Asking, read func(*Answer)) iter.Seq2[adapter.Chunk, error] {
+	return s.Stream(ctx, model, func(ctx context.Context) (*http.Response, error) { return s.Ask(ctx, url, a) }, read)
 }
 
 // Stream asks a provider and yields its answer. ask sends the request, and returns the answer once it is known to be one: status
@@ -170,47 +179,40 @@ func (a *Answer) wrap(piece []byte) {
 // missing.
 func (a *Answer) Events(take func(kind, data []byte) (done bool)) {
 	events := NewEvents(a.Res.Body, a.MaxEvent)
-	for {
+	a.pieces(func() (piece []byte, done bool, err error) {
 		kind, data, err := events.Next()
-		if err != nil {
-			a.complete(err)
-			return
-		}
-		if a.taken(take(kind, data), data) {
-			return
-		}
-	}
+		return data, err == nil && take(kind, data), err
+	})
 }
 
 // Lines is Events for a body that is a list of lines of JSON.
 func (a *Answer) Lines(take func(line []byte) (done bool)) {
 	lines := NewLines(a.Res.Body, a.MaxEvent)
-	for {
+	a.pieces(func() (piece []byte, done bool, err error) {
 		line, ended, err := lines.Next()
 		if err == nil && !ended && !json.Valid(line) {
 			err = lines.end()
 		}
-		if err != nil {
-			a.complete(err)
-			return
-		}
-		if a.taken(take(line), line) {
-			return
-		}
-	}
+		return line, err == nil && take(line), err
+	})
 }
 
-// taken ends an answer whose last piece has been read, or could not be; false where another one follows.
-func (a *Answer) taken(done bool, piece []byte) bool {
-	switch {
-	case a.err != nil:
-		a.wrap(piece)
-	case done:
-		a.complete(nil)
-	default:
-		return false
+// pieces reads the pieces of a body until next says that it is done, returns an error, or fails the answer. Then it ends the answer.
+func (a *Answer) pieces(next func() (piece []byte, done bool, err error)) {
+	for {
+		piece, done, err := next()
+		switch {
+		case err != nil:
+			a.complete(err)
+		case a.err != nil:
+			a.wrap(piece)
+		case done:
+			a.complete(nil)
+		default:
+			continue
+		}
+		return
 	}
-	return true
 }
 
 // complete ends an answer: with what an answer ends with, or with the error that it is not complete. broken is what has ended it, nil for what marks
@@ -262,11 +264,22 @@ func (a *Answer) Pass(c adapter.Chunk) {
 	if a.err != nil {
 		return
 	}
+	if c.ToolCall != nil && c.ToolCall.Index >= maxCalls {
+		a.err = errCalls
+		return
+	}
 	if a.Passed++; a.Passed == 1 {
 		c.Model = a.Model
 	}
 	if !a.yield(c, nil) {
 		a.err = errLeft
+	}
+}
+
+// Say passes on pieces of text, and of the thoughts that lead to it.
+func (a *Answer) Say(text, thought string) {
+	if text != "" || thought != "" {
+		a.Pass(adapter.Chunk{Text: text, Reasoning: thought})
 	}
 }
 

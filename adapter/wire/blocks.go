@@ -12,12 +12,11 @@ import (
 )
 
 const (
-	maxBlocks = 1024     // that are open at once, and calls of tools, in one answer
 	maxHeld   = 32 << 20 // bytes of an answer's signatures, citations, images and blocks that only the provider understands
+	blockSize = 1 << 10  // what a block itself takes, at most
 )
 
 var (
-	errBlocks = errors.New("the answer has too many blocks")
 	errHeld   = errors.New("the answer has more beside its text than allowed")
 	errNoCall = errors.New("arguments of no call")
 )
@@ -78,12 +77,9 @@ func (r *BlockReader) Open(index int, kind string, raw []byte) *Block {
 	if kind == adapter.PartText && r.plain {
 		r.Beside(kind, 0, []byte("{}"))
 	}
-	if len(r.open) == maxBlocks {
-		r.Fail(errBlocks)
-	}
 	b := &Block{index: index, Kind: kind, Raw: bytes.Clone(raw), start: r.Length}
 	r.open = append(r.open, b)
-	r.hold(len(raw))
+	r.hold(len(raw) + blockSize)
 	return b
 }
 
@@ -91,9 +87,7 @@ func (r *BlockReader) Open(index int, kind string, raw []byte) *Block {
 func (r *BlockReader) OpenCall(index int, raw, id, name []byte) *Block {
 	b := r.Open(index, adapter.PartCall, raw)
 	b.Call, r.plain = r.calls, false
-	if r.calls++; r.calls > maxBlocks {
-		r.Fail(errBlocks)
-	}
+	r.calls++
 	r.Pass(adapter.Chunk{ToolCall: &adapter.ToolCall{Index: b.Call, ID: r.Next(new(Text), id), Name: r.Next(new(Text), name)}})
 	return b
 }
@@ -207,17 +201,17 @@ func (r *BlockReader) end() {
 	r.SetFinish(r.calls)
 }
 
-// FinishReason reads the reasons of Anthropic's and Amazon's APIs, and those that servers with Anthropic's API add. pause_turn is a length: the
-// answer is not whole, and the next request continues it. https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons
+// FinishReason reads the reasons of OpenAI's, Anthropic's and Amazon's APIs, and those that servers with these APIs add. pause_turn is a
+// length: the answer is not whole, and the next request continues it. https://platform.claude.com/docs/en/build-with-claude/handling-stop-reasons
 func FinishReason(reason string) string {
 	switch reason {
-	case "max_tokens", "model_context_window_exceeded", "pause_turn", "length":
+	case "length", "max_tokens", "model_length", "model_context_window_exceeded", "pause_turn":
 		return adapter.FinishLength
-	case "tool_use", "tool_calls":
+	case "tool_calls", "tool_use", "function_call":
 		return adapter.FinishToolCalls
 	case "refusal":
 		return adapter.FinishRefusal
-	case "content_filter", "content_filtered", "guardrail_intervened", "sensitive":
+	case "content_filter", "content_filtered", "guardrail_intervened", "sensitive", "safety", "SAFETY":
 		return adapter.FinishContentFilter
 	}
 	return adapter.FinishStop

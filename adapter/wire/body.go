@@ -1,10 +1,12 @@
 package wire
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
-	"strings"
+	"regexp"
 
+	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
@@ -39,27 +41,22 @@ func Overlay(body map[string]any, extra map[string]json.RawMessage) {
 
 // SchemaName makes a name of a schema that OpenAI's API accepts: 1 to 64 letters, digits, _ and -.
 func SchemaName(name string) string {
-	name = strings.Map(func(r rune) rune {
-		switch {
-		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '_', r == '-':
-			return r
-		}
-		return '_'
-	}, name)
-	if name == "" {
-		return "answer"
-	}
+	name = cmp.Or(notInNames.ReplaceAllString(name, "_"), "answer")
 	return name[:min(len(name), 64)]
 }
 
-// Effort says how much effort a number of tokens of reasoning is, for servers that know efforts only.
-func Effort(budget int) string {
+var notInNames = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
+
+// Effort says how much effort is asked for, for servers that know efforts only; "" leaves it to the model.
+func Effort(r adapter.Reasoning) string {
 	switch {
-	case budget <= 0:
+	case r.Effort != "" || r.Budget == nil:
+		return r.Effort
+	case *r.Budget <= 0:
 		return "none"
-	case budget <= 2<<10:
+	case *r.Budget <= 2<<10:
 		return "low"
-	case budget <= 16<<10:
+	case *r.Budget <= 16<<10:
 		return "medium"
 	}
 	return "high"

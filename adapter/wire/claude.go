@@ -29,17 +29,12 @@ type Thinking struct {
 	Display string `json:"display,omitempty"`
 }
 
-// Adaptive asks for thinking for as long as the Claude wants.
-func (f *Fallbacks) Adaptive(o adapter.Reasoning) *Thinking {
-	return f.display(&Thinking{Type: "adaptive", Display: "summarized"}, o) // not the default since 4.7
-}
-
-// Budgeted asks for thinking with a budget of tokens.
-func (f *Fallbacks) Budgeted(o adapter.Reasoning, budget int) *Thinking {
-	return f.display(&Thinking{Type: "enabled", Budget: budget}, o)
-}
-
-func (f *Fallbacks) display(t *Thinking, o adapter.Reasoning) *Thinking {
+// Thinking asks for thinking with a budget of tokens, or, where that is 0, for as long as the Claude wants.
+func (f *Fallbacks) Thinking(o adapter.Reasoning, budget int) *Thinking {
+	t := &Thinking{Type: "enabled", Budget: budget}
+	if budget == 0 {
+		t.Type, t.Display = "adaptive", "summarized" // not the default since 4.7
+	}
 	if o.Show != nil && !*o.Show {
 		t.Display = "omitted"
 	}

@@ -159,7 +159,7 @@ func (s *Server) Unreachable(err error) *adapter.Error {
 	server := s.Name()
 	e := &adapter.Error{Code: adapter.CodeUnavailable, Retryable: true, Cause: adapter.RedactError(err, s.Key())}
 	switch {
-	case isCertificate(err):
+	case isA[*tls.CertificateVerificationError](err):
 		e.Retryable = false
 		e.Message = server + " has a certificate that is not trusted"
 	case s.Absent != "" && (isA[*net.DNSError](err) || isDial(err)) && !isTimeout(err):
@@ -181,8 +181,6 @@ func isA[E error](err error) bool {
 	_, ok := errors.AsType[E](err)
 	return ok
 }
-
-func isCertificate(err error) bool { return isA[*tls.CertificateVerificationError](err) }
 
 func isTimeout(err error) bool {
 	var timeout net.Error

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"net/http"
@@ -19,12 +20,28 @@ type Fallback struct {
 	Status  int      // of the refusal; 0 means 400 or 422
 }
 
+// Asking is one request to a model, as often as it is written. It embeds [Fallbacks].
+type Asking interface {
+	// Write writes the request with the fallbacks in use.
+	Write() ([]byte, error)
+	// Others returns the other ways to write what was written last, for a refusal: its body and, without escapes, its message, in lower case.
+	Others(said string) []Fallback
+	// InUse returns what the request uses; embedded [Fallbacks] have it.
+	InUse() *Fallbacks
+}
+
 // Fallbacks are the fallbacks that one request uses. They are forgotten with it: the next request is first written as usual. The zero
 // value uses none.
 type Fallbacks struct {
 	Header http.Header // of the request as it was written last, beside that of its server; nil is nothing
 	used   []string
 }
+
+// InUse returns f.
+func (f *Fallbacks) InUse() *Fallbacks { return f }
+
+// Others is for requests without fallbacks.
+func (f *Fallbacks) Others(string) []Fallback { return nil }
 
 // Uses reports whether the request is written with this fallback.
 func (f *Fallbacks) Uses(name string) bool { return slices.Contains(f.used, name) }
@@ -42,14 +59,12 @@ func (f *Fallbacks) use(r *Refusal, said string, all []Fallback) (name string) {
 	return ""
 }
 
-// Ask posts what write returns, and returns the answer, of the media type accept, once it has the status 200. After a refusal, Ask adds a
-// fallback that fits it, and posts what write returns then. Each fallback is tried once, so Ask ends. said is the refusal's body and, without
-// escapes, its message, in lower case. fallbacks may be nil.
-func (s *Server) Ask(ctx context.Context, f *Fallbacks, url, accept string, write func() ([]byte, error), fallbacks func(said string) []Fallback,
-) (*http.Response, error) {
+// Ask posts a request, and returns the answer once it has the status 200. After a refusal, Ask adds a fallback that fits it, and posts what
+// is written then. Each fallback is tried once, so Ask ends.
+func (s *Server) Ask(ctx context.Context, url string, a Asking) (*http.Response, error) {
 	var last *Refusal
-	for {
-		body, err := write()
+	for f := a.InUse(); ; {
+		body, err := a.Write()
 		if _, ours := err.(*adapter.Error); ours {
 			return nil, err
 		}
@@ -59,7 +74,7 @@ func (s *Server) Ask(ctx context.Context, f *Fallbacks, url, accept string, writ
 				Cause: adapter.RedactError(err, s.Key()),
 			}
 		}
-		header := Accept(accept)
+		header := Accept(cmp.Or(s.Accept, "text/event-stream"))
 		maps.Copy(header, f.Header)
 		res, refusal, err := s.Post(ctx, url, header, body)
 		if err != nil {
@@ -72,7 +87,7 @@ func (s *Server) Ask(ctx context.Context, f *Fallbacks, url, accept string, writ
 			return res, nil
 		}
 		said := strings.ToLower(string(refusal.Body) + "\n" + ReadReport(refusal.Body).Message)
-		if fallbacks == nil || f.use(refusal, said, fallbacks(said)) == "" {
+		if f.use(refusal, said, a.Others(said)) == "" {
 			return nil, s.Refused(refusal)
 		}
 		last = refusal

@@ -18,14 +18,17 @@ func newScanner(r io.Reader, maxPiece int, split bufio.SplitFunc) *bufio.Scanner
 	return s
 }
 
-// lineSplitter splits a body into lines, which end with LF, CR or CR LF. A CR completes its line: an LF that comes later is skipped.
-type lineSplitter struct {
+// Lines reads the lines of a body, which end with LF, CR or CR LF. A CR completes its line: an LF that comes later is skipped.
+type Lines struct {
+	lines   *bufio.Scanner
+	maxLine int
 	scanned int  // bytes of the next line that are known to have no end
 	afterCR bool // the last line ended with CR, and nothing has come since
 	cut     bool // the last line has no end
 }
 
-func (l *lineSplitter) split(data []byte, atEOF bool) (advance int, line []byte, err error) {
+// split is a [bufio.SplitFunc] of lines.
+func (l *Lines) split(data []byte, atEOF bool) (advance int, line []byte, err error) {
 	start := 0
 	if l.afterCR && len(data) > 0 {
 		if l.afterCR = false; data[0] == '\n' {
@@ -56,13 +59,6 @@ func (l *lineSplitter) split(data []byte, atEOF bool) (advance int, line []byte,
 	}
 	l.scanned = 0
 	return advance, data[start:end], nil
-}
-
-// Lines reads the lines of a body.
-type Lines struct {
-	lineSplitter
-	lines   *bufio.Scanner
-	maxLine int
 }
 
 // NewLines returns a reader of lines that have at most so many bytes each.

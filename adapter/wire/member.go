@@ -1,6 +1,10 @@
 package wire
 
-import "github.com/buger/jsonparser"
+import (
+	"bytes"
+
+	"github.com/buger/jsonparser"
+)
 
 // StringAt returns a member that is a string, escaped as it came; nil if it is missing.
 func StringAt(in []byte, path ...string) []byte { return valueAt(jsonparser.String, in, path) }
@@ -27,10 +31,5 @@ func IndexAt(in []byte, name string) int {
 
 // IsObject says whether JSON is an object.
 func IsObject(data []byte) bool {
-	for _, c := range data {
-		if c != ' ' && c != '\t' && c != '\r' && c != '\n' {
-			return c == '{'
-		}
-	}
-	return false
+	return bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{"))
 }

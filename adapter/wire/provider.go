@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/lingserve/lingserve/adapter"
 )
@@ -39,11 +38,18 @@ func NewServer(o Options) Server {
 	}
 	key := o.KeyNow
 	if key == nil {
-		key = sync.OnceValue(func() string { return o.Key })
+		key = func() string { return o.Key }
+	}
+	if o.Transport == nil {
+		o.Transport = adapter.Transport(adapter.TransportOptions{Connect: o.Timeouts.Connect, ProxyEnv: o.ProxyEnv})
 	}
 	return Server{
 		Prefix: o.Prefix, KeyName: o.KeyName, Key: key, Header: o.Header, Listed: o.Names, MaxEvent: o.MaxEvent,
-		Client: NewClient(o.Transport, adapter.TransportOptions{Connect: o.Timeouts.Connect, ProxyEnv: o.ProxyEnv}),
+		Client: &http.Client{
+			Transport: o.Transport,
+			// A redirect would carry the key and the prompt to wherever it says.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
 		Authorize: func(h http.Header) {
 			if key := key(); key != "" {
 				h.Set("Authorization", "Bearer "+key)

@@ -25,6 +25,7 @@ type Server struct {
 	URLHint  string      // said behind "the base URL", as " (most end in /v1)"
 	Listed   []string    // models that the settings name
 	MaxEvent int         // bytes of one event
+	Accept   string      // media type of answers, default that of server-sent events
 	Absent   string      // said where nothing answers at the address; default a sentence about the base URL
 	// Authorize puts the key, and what else each request needs, into its header. The settings' header goes over it.
 	Authorize func(http.Header)
@@ -34,19 +35,6 @@ type Server struct {
 	Renew func()
 	// Explain improves the error of a refusal; nil is nothing.
 	Explain func(*adapter.Error, *Refusal)
-}
-
-// NewClient returns a client for requests that carry a key; nil stands for the transport that all providers with these options
-// share.
-func NewClient(t http.RoundTripper, o adapter.TransportOptions) *http.Client {
-	if t == nil {
-		t = adapter.Transport(o)
-	}
-	return &http.Client{
-		Transport: t,
-		// A redirect would carry the key and the prompt to wherever it says.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
 }
 
 // Name is what users read: "the model's server (openai)".

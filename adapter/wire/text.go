@@ -29,6 +29,23 @@ func Unescape(raw []byte) (string, error) {
 	return strings.ToValidUTF8(string(out), "\uFFFD"), nil
 }
 
+// Escaped is what stands between the quotes of a JSON string, which may begin or end in the middle of a character; nil for any other value.
+type Escaped []byte
+
+// UnmarshalJSON reads a value.
+func (e *Escaped) UnmarshalJSON(value []byte) error {
+	*e = bytes.Clone(Unquote(value))
+	return nil
+}
+
+// Unquote returns a part of a value.
+func Unquote(value []byte) Escaped {
+	if len(value) <= len(`""`) || value[0] != '"' {
+		return nil
+	}
+	return value[1 : len(value)-1]
+}
+
 // Text decodes a text that comes in pieces, each of them the inside of a JSON string. Models cut where their tokens end, and some
 // servers then cut a rune, or a pair of escaped surrogates: the start of a character is held back until the next piece. Its zero
 // value is ready.
@@ -49,9 +66,6 @@ func (t *Text) Next(raw []byte) (string, error) {
 	}
 	return Unescape(raw)
 }
-
-// Open reports whether the start of a character is held back.
-func (t *Text) Open() bool { return len(t.held) > 0 }
 
 // Rest returns what is still held back, which will not be finished any more.
 func (t *Text) Rest() string {

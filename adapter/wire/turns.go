@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"encoding/json"
 	"hash/fnv"
 	"slices"
@@ -204,6 +205,15 @@ func CallID(event []byte, n int) string {
 	h := fnv.New64a()
 	h.Write(event)
 	return "call_" + strconv.FormatUint(h.Sum64(), 36) + "_" + strconv.Itoa(n)
+}
+
+// ArgumentsText is the text of a call's arguments, numbers as they came: of JSON, or of a string that has it.
+func ArgumentsText(raw json.RawMessage) string {
+	var text string
+	if json.Unmarshal(raw, &text) != nil { // of null, text is ""
+		text = string(raw)
+	}
+	return strings.ToValidUTF8(cmp.Or(text, "{}"), "\uFFFD")
 }
 
 // Arguments are those of a call as an object, which they must be.

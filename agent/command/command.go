@@ -18,6 +18,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
@@ -165,10 +166,14 @@ func (s Set) Match(text string) (Match, bool) {
 	_, rest, _ := strings.Cut(text, name)
 	m := Match{Name: name, rest: rest}
 	name = strings.ReplaceAll(strings.ToLower(name), "_", ".")
-	if i := slices.IndexFunc(s, func(c *Command) bool { return c.Name == name }); i >= 0 {
+	names := make([]string, len(s))
+	for i, c := range s {
+		names[i] = c.Name
+	}
+	if i := slices.Index(names, name); i >= 0 {
 		m.Command = s[i]
-	} else {
-		m.Near = s.near(name)
+	} else if i := slices.Index(names, edits.Nearest(name, names)); i >= 0 && len(name) > 2 { // shorter ones are near to many
+		m.Near = s[i]
 	}
 	return m, m.Command != nil || m.Near != nil
 }
@@ -180,15 +185,10 @@ func (s Set) Has(text string, exact bool) bool {
 }
 
 // Run answers a command of a person in this role with the function of its name. It always has a reply; where ctx ends, the reply says so.
-func (s Set) Run(ctx context.Context, funcs map[string]Func, role tool.Role, m Match) Reply {
-	begin := time.Now()
-	r := s.run(ctx, funcs, role, m)
-	r.Output = wording.ClipTo(r.Output, maxOutput-len("…"))
-	r.Elapsed = time.Since(begin)
-	return r
-}
-
-func (s Set) run(ctx context.Context, funcs map[string]Func, role tool.Role, m Match) Reply {
+func (s Set) Run(ctx context.Context, funcs map[string]Func, role tool.Role, m Match) (r Reply) {
+	defer func(begin time.Time) {
+		r.Output, r.Elapsed = wording.ClipTo(r.Output, maxOutput-len("…")), time.Since(begin)
+	}(time.Now())
 	c := m.Command
 	if c == nil {
 		hint := "`,help` lists the commands."
@@ -200,30 +200,32 @@ func (s Set) run(ctx context.Context, funcs map[string]Func, role tool.Role, m M
 	if role < c.Role {
 		return Reply{Name: c.Name, Status: Refused, Output: fmt.Sprintf("`,%s` needs the role %s; yours is %s.", c.Name, c.Role, role)}
 	}
-	args, err := parse(c, m.rest)
-	if err != nil {
-		return Reply{Name: c.Name, Status: Failed, Output: sentence(err.Error()) + fmt.Sprintf(" Write `%s`.", c.Usage())}
-	}
 	var text string
-	if c.Name == "help" {
+	args, err := parse(c, m.rest)
+	switch {
+	case err != nil:
+		err = Errorf("%s Write `%s`.", sentence(err.Error()), c.Usage())
+	case c.Name == "help":
 		text, err = s.help(role, args)
-	} else {
+	default:
 		text, err = funcs[c.Name](ctx, args)
 	}
 	if err == nil {
 		return Reply{Name: c.Name, Status: OK, Output: text}
 	}
-	if e, ok := errors.AsType[*Error](err); ok {
-		return Reply{Name: c.Name, Status: Failed, Output: sentence(e.Message), Err: e.Cause}
-	}
-	output := fmt.Sprintf("`,%s` failed because of an internal error.", c.Name)
+	r = Reply{Name: c.Name, Status: Failed, Err: err}
+	e, readable := errors.AsType[*Error](err)
 	switch {
+	case readable:
+		r.Output, r.Err = sentence(e.Message), e.Cause
 	case errors.Is(err, context.DeadlineExceeded):
-		output = fmt.Sprintf("`,%s` took too long and was stopped.", c.Name)
+		r.Output = fmt.Sprintf("`,%s` took too long and was stopped.", c.Name)
 	case ctx.Err() != nil:
-		output = fmt.Sprintf("`,%s` was canceled.", c.Name)
+		r.Output = fmt.Sprintf("`,%s` was canceled.", c.Name)
+	default:
+		r.Output = fmt.Sprintf("`,%s` failed because of an internal error.", c.Name)
 	}
-	return Reply{Name: c.Name, Status: Failed, Output: output, Err: err}
+	return r
 }
 
 // help shows the commands that a role may run, or one of them.

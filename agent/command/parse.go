@@ -7,7 +7,6 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/internal/wording"
 	"github.com/lingserve/lingserve/turn"
 )
@@ -117,22 +116,4 @@ func (w word) option() (name, value string, ok bool) {
 	name, rest, ok := strings.Cut(string(w), "=")
 	_, valid := turn.CommandName("," + name)
 	return name, word(rest).text(), ok && valid
-}
-
-// near returns the command whose name is close to an unknown one, or ends with it; nil for none.
-func (s Set) near(name string) *Command {
-	var best *Command
-	most := min(1, len(name)-2)
-	if len(name) > 5 {
-		most = 2
-	}
-	for _, c := range s {
-		if strings.HasSuffix(c.Name, "."+name) {
-			return c
-		}
-		if d := edits.Between(name, c.Name, most); d <= most {
-			best, most = c, d-1
-		}
-	}
-	return best
 }

@@ -61,9 +61,7 @@ func read(name, front string) (Skill, error) {
 	switch {
 	case root == nil:
 		return Skill{}, r.Problems()[0]
-	case root.Kind == yaml.Null:
-		return Skill{}, &FileError{Line: 1, Message: "the front matter is empty; expected \"name: …\" and \"description: …\", one per line"}
-	case root.Kind != yaml.Mapping:
+	case root.Kind != yaml.Mapping && root.Kind != yaml.Null:
 		r.Errorf(root, "", "expected \"name: …\" and \"description: …\", one per line")
 		return Skill{}, r.Problems()[0]
 	}

@@ -17,23 +17,18 @@ type Place struct{ dir, sub string }
 // Dir is the folder at the path sub below dir, which need not exist. No link leads out of it.
 func Dir(dir, sub string) Place { return Place{dir, sub} }
 
-func (p Place) open() (*os.Root, error) {
+// open opens the folder, or one of the folders in it.
+func (p Place) open(folder ...string) (*os.Root, error) {
 	root, err := os.OpenRoot(p.dir)
-	if err != nil {
-		return nil, err
+	for _, name := range append([]string{filepath.FromSlash(p.sub)}, folder...) {
+		if err != nil {
+			return nil, err
+		}
+		outer := root
+		root, err = outer.OpenRoot(name)
+		outer.Close()
 	}
-	defer root.Close()
-	return root.OpenRoot(filepath.FromSlash(p.sub))
-}
-
-// folder opens the folder of a skill.
-func (p Place) folder(name string) (*os.Root, error) {
-	root, err := p.open()
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	return root.OpenRoot(name)
+	return root, err
 }
 
 // read reads the skills in the order of their names, and returns an error for each folder that is none. Files and names that begin with

@@ -129,13 +129,8 @@ type Text struct {
 	Files   []string `json:"files,omitempty"` // the others of the skill's folder, as [Library.Read] takes them: the first hundred
 }
 
-// Error says what cannot be read, in words for a model.
-type Error struct{ Message string }
-
-func (e *Error) Error() string { return e.Message }
-
 // Load returns the text of a skill, which is what follows the front matter, and lists what else its folder has. Errors are
-// [*Error].
+// in words for a model.
 func (l *Library) Load(name string) (Text, error) {
 	s, folder, err := l.open(name)
 	if err != nil {
@@ -145,7 +140,7 @@ func (l *Library) Load(name string) (Text, error) {
 	return Text{Content: s.text, Files: others(folder)}, nil
 }
 
-// Read returns a file of a skill's folder. It must be text in UTF-8, at most 8 MiB. Errors are [*Error].
+// Read returns a file of a skill's folder. It must be text in UTF-8, at most 8 MiB. Errors are in words for a model.
 func (l *Library) Read(name, file string) (string, error) {
 	_, folder, err := l.open(name)
 	if err != nil {
@@ -154,7 +149,7 @@ func (l *Library) Read(name, file string) (string, error) {
 	defer folder.Close()
 	clean := path.Clean(file)
 	if !fs.ValidPath(clean) || clean == "." || strings.ContainsAny(file, "\\\x00") {
-		return "", &Error{Message: fmt.Sprintf("%q is not a path inside the skill's folder; expected one such as %q", short(file), "references/fields.md")}
+		return "", fmt.Errorf("%q is not a path inside the skill's folder; expected one such as %q", short(file), "references/fields.md")
 	}
 	text, err := readFile(folder, clean, maxFile)
 	if err == nil && (!utf8.ValidString(text) || strings.Contains(text, "\x00")) {
@@ -168,7 +163,7 @@ func (l *Library) Read(name, file string) (string, error) {
 				what += "; expected one of " + strings.Join(files[:min(len(files), 20)], ", ")
 			}
 		}
-		return "", &Error{fmt.Sprintf("the file %q of the skill %q %s", short(file), name, what)}
+		return "", fmt.Errorf("the file %q of the skill %q %s", short(file), name, what)
 	}
 	return text, nil
 }
@@ -177,9 +172,9 @@ func (l *Library) Read(name, file string) (string, error) {
 func (l *Library) open(name string) (found, *os.Root, error) {
 	skills, _ := l.read()
 	if i := slices.IndexFunc(skills, func(s found) bool { return s.Name == name }); i >= 0 {
-		folder, err := skills[i].place.folder(name)
+		folder, err := skills[i].place.open(name)
 		if err != nil { // it has changed since it was found
-			return found{}, nil, &Error{fmt.Sprintf("cannot read the skill %q", name)}
+			return found{}, nil, fmt.Errorf("cannot read the skill %q", name)
 		}
 		return skills[i], folder, nil
 	}
@@ -191,7 +186,7 @@ func (l *Library) open(name string) (found, *os.Root, error) {
 	if len(names) > 0 {
 		message += "; expected one of " + strings.Join(names, ", ")
 	}
-	return found{}, nil, &Error{Message: message}
+	return found{}, nil, errors.New(message)
 }
 
 // read reads the skills of all places, and logs new problems.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
@@ -31,7 +30,11 @@ type Answer struct {
 	Bot bot.Config
 	Run ling.Options
 
-	failed error // of the workflow
+	turn     *turn.Turn
+	made     ling.Result // of the work
+	text     string      // the document, as far as there is one
+	failed   error       // of the workflow
+	canceled bool        // the work was canceled
 }
 
 // Told says whether err, which the turn has ended with, is what the workflow has failed of: then its run has told it already.
@@ -43,13 +46,12 @@ func (a *Answer) Told(err error) bool { return a.failed != nil && errors.Is(err,
 // final event before it has the document so far.
 func (a *Answer) Stream(ctx context.Context, state turn.State) turn.Stream {
 	return func(yield func(turn.Event, error) bool) {
-		r := &run{answer: a, turn: turn.FromContext(ctx)}
-		if r.turn == nil {
+		if a.turn = turn.FromContext(ctx); a.turn == nil {
 			yield(turn.Event{}, errNoTurn)
 			return
 		}
-		err := r.inTurn(ctx, state)
-		for _, e := range r.events(err) {
+		err := a.inTurn(ctx, state)
+		for _, e := range a.events(err) {
 			if !yield(e, nil) {
 				return
 			}
@@ -60,72 +62,62 @@ func (a *Answer) Stream(ctx context.Context, state turn.State) turn.Stream {
 	}
 }
 
-// run is an answer that is being given.
-type run struct {
-	answer *Answer
-	turn   *turn.Turn
-
-	made     ling.Result // of the work
-	text     string      // the document, as far as there is one
-	canceled bool        // the work was canceled
-}
-
 // events are those of a turn that has ended with err.
-func (r *run) events(err error) (list []turn.Event) {
-	for _, name := range slices.Sorted(maps.Keys(r.made.Usage)) {
-		u := &turn.Usage{Usage: r.made.Usage[name]}
-		if models := r.made.Models[name]; len(models) > 0 {
+func (a *Answer) events(err error) (list []turn.Event) {
+	for _, name := range slices.Sorted(maps.Keys(a.made.Usage)) {
+		u := &turn.Usage{Usage: a.made.Usage[name]}
+		if models := a.made.Models[name]; len(models) > 0 {
 			u.Model = models[len(models)-1]
 		}
 		list = append(list, turn.Event{Kind: turn.UsageEvent, Usage: u})
 	}
-	for _, e := range r.made.Errors {
+	for _, e := range a.made.Errors {
 		list = append(list, turn.Event{Kind: turn.ErrorEvent, Err: &turn.EventError{Code: e.Code, Message: e.Message}})
 	}
-	if err == nil || r.text != "" && !errors.Is(err, turn.ErrHandedOver) {
-		list = append(list, turn.Event{Kind: turn.FinalEvent, Final: &turn.Final{OK: err == nil, Text: r.text}})
+	if err == nil || a.text != "" && !errors.Is(err, turn.ErrHandedOver) {
+		list = append(list, turn.Event{Kind: turn.FinalEvent, Final: &turn.Final{OK: err == nil, Text: a.text}})
 	}
 	return list
 }
 
 // inTurn runs the workflow with the messages on the session's tape, and writes the new ones to the tape.
-func (r *run) inTurn(ctx context.Context, state turn.State) error {
-	if inbox := r.turn.Inbox(); inbox != nil {
+func (a *Answer) inTurn(ctx context.Context, state turn.State) error {
+	if inbox := a.turn.Inbox(); inbox != nil {
 		inbox.CloseIfEmpty() // a workflow reads no steering, so messages had better wait for a turn of their own
 	}
-	t, err := agent.OpenTape(ctx, r.turn.Framework(), r.turn.Session())
+	t, err := agent.OpenTape(ctx, a.turn.Framework(), a.turn.Session())
 	if err != nil {
 		return err
 	}
 	var past agent.Told
-	if r.turn.Envelope().Resumed() {
-		if past, err = agent.ReadTurn(ctx, t, r.turn.ID()); err != nil {
+	if a.turn.Envelope().Resumed() {
+		if past, err = agent.ReadTurn(ctx, t, a.turn.ID()); err != nil {
 			return err
 		}
 		if past.Ended {
-			r.text = past.Text
+			a.text = past.Text
 			return past.Failure
 		}
 	}
-	history, err := r.begin(ctx, t, state, past.Begun)
+	history, err := a.begin(ctx, t, state, past.Begun)
 	if err != nil {
 		return err
 	}
-	failure := r.work(ctx, history)
+	failure := a.work(ctx, history)
 	if cause := context.Cause(ctx); errors.Is(cause, turn.ErrHandedOver) {
 		return cause
 	}
-	return errors.Join(failure, r.end(ctx, t, failure))
+	return errors.Join(failure, a.end(ctx, t, failure))
 }
 
 // begin reads the messages before the turn, and writes the turn's first entries unless another process has begun it.
-func (r *run) begin(ctx context.Context, t *tape.Tape, state turn.State, begun bool) ([]adapter.Message, error) {
-	selector, err := r.turn.Selector(ctx, state)
+func (a *Answer) begin(ctx context.Context, t *tape.Tape, state turn.State, begun bool) ([]adapter.Message, error) {
+	selector, err := a.turn.Selector(ctx, state)
 	if err != nil {
 		return nil, err
 	}
 	if begun {
-		selector = tape.Without(selector, func(e tape.Entry) bool { return tape.MetaOf(e).Turn == r.turn.ID() })
+		selector = tape.Without(selector, func(e tape.Entry) bool { return tape.MetaOf(e).Turn == a.turn.ID() })
 	}
 	history, err := history(ctx, t, selector)
 	if err != nil || begun {
@@ -136,31 +128,25 @@ func (r *run) begin(ctx context.Context, t *tape.Tape, state turn.State, begun b
 		return nil, err
 	}
 	entries = append(entries,
-		agent.StartEntry(map[string]string{"workflow": r.answer.Workflow.Info().Name}, r.turn.Envelope()),
-		tape.NewMessage(adapter.User, r.turn.Envelope().Content))
+		agent.StartEntry(map[string]string{"workflow": a.Workflow.Info().Name}, a.turn.Envelope()),
+		tape.NewMessage(adapter.User, a.turn.Envelope().Content))
 	for i, e := range entries {
-		entries[i] = e.With(tape.Meta{Turn: r.turn.ID()})
+		entries[i] = e.With(tape.Meta{Turn: a.turn.ID()})
 	}
 	_, err = t.Append(ctx, entries...)
 	return history, err
 }
 
-// patience is how long a turn waits for a store that is away to write its last entries, which happens after its cancellation, too: what its
-// readers have seen is to be on the tape.
-const patience = time.Minute
-
 // end writes what was said, and how the turn has ended.
-func (r *run) end(ctx context.Context, t *tape.Tape, failure error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-	defer cancel()
-	mark := tape.Meta{Turn: r.turn.ID()}
+func (a *Answer) end(ctx context.Context, t *tape.Tape, failure error) error {
+	mark := tape.Meta{Turn: a.turn.ID()}
 	var entries []tape.Entry
-	if r.text != "" {
-		entries = append(entries, tape.NewMessage(adapter.Assistant, r.text).With(tape.Meta{Turn: mark.Turn, Partial: failure != nil}))
+	if a.text != "" {
+		entries = append(entries, tape.NewMessage(adapter.Assistant, a.text).With(tape.Meta{Turn: mark.Turn, Partial: failure != nil}))
 	}
 	status := agent.StatusOK
 	switch {
-	case failure != nil && r.canceled:
+	case failure != nil && a.canceled:
 		status = agent.StatusCanceled
 	case failure != nil:
 		status = agent.StatusError
@@ -168,7 +154,7 @@ func (r *run) end(ctx context.Context, t *tape.Tape, failure error) error {
 		entries = append(entries, tape.NewError(f.Code, f.Message).With(mark))
 	}
 	var used adapter.Usage
-	for _, u := range r.made.Usage {
+	for _, u := range a.made.Usage {
 		used.Add(u)
 	}
 	entries = append(entries, agent.EndEntry(agent.Ended{Status: status}, used).With(mark))
@@ -177,8 +163,7 @@ func (r *run) end(ctx context.Context, t *tape.Tape, failure error) error {
 }
 
 // work runs the workflow to its end.
-func (r *run) work(ctx context.Context, history []adapter.Message) error {
-	a := r.answer
+func (a *Answer) work(ctx context.Context, history []adapter.Message) error {
 	m, stop := a.Manager, a.Stop
 	// What is stopped comes to its end, and no bot is left behind: neither way of waiting heeds the turn's context.
 	wait := func() error { return m.Settle(context.WithoutCancel(ctx)) }
@@ -195,15 +180,15 @@ func (r *run) work(ctx context.Context, history []adapter.Message) error {
 		if a.Manager == nil {
 			m.Close()
 		}
-		r.canceled = errors.Is(err, ling.ErrEnded) // before the work could begin
+		a.canceled = errors.Is(err, ling.ErrEnded) // before the work could begin
 		return err
 	}
 	defer context.AfterFunc(ctx, func() { stop(context.Cause(ctx)) })()
 	a.failed = wait()
-	r.made = m.Peek(false)
-	r.text = textOf(r.made.Result)
+	a.made = m.Peek(false)
+	a.text = textOf(a.made.Result)
 	_, failure := errors.AsType[*bot.Failure](a.failed) // such as a limit, which ends the run's context, too
-	r.canceled = !failure && (ctx.Err() != nil || a.Manager != nil && m.Context().Err() != nil)
+	a.canceled = !failure && (ctx.Err() != nil || a.Manager != nil && m.Context().Err() != nil)
 	return a.failed
 }
 

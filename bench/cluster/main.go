@@ -313,7 +313,7 @@ func (nothing) Start(context.Context, store.Run, *key) (*key, error) { return ni
 
 func (nothing) Append(context.Context, string, []store.RunBatch) ([]string, error) { return nil, nil }
 func (nothing) End(context.Context, store.RunEnd) error                            { return nil }
-func (nothing) Left(context.Context, []string, int) ([]store.Run, error)           { return nil, nil }
+func (nothing) Left(context.Context, string, []string, int) ([]store.Run, error)   { return nil, nil }
 
 // unlimited is a machine that has enough of all, whose users have no files, and that counts nothing.
 type unlimited struct{ run.Files }

@@ -137,12 +137,12 @@ func table(contenders []*contender, size, tokens int) {
 }
 
 func ours(name string, repair bool, tokens []string) *contender {
-	p := newParser(repair)
+	p := parserFor(repair)
 	return &contender{name: name, turn: repeat(func() error { return parseTokens(p, tokens) })}
 }
 
 func whole(repair bool, text []byte) func() error {
-	p := newParser(repair)
+	p := parserFor(repair)
 	return func() error { return parseBytes(p, text, len(text)) }
 }
 
@@ -193,7 +193,7 @@ func growth(rounds int) error {
 			contenders := make([]*contender, len(sizes))
 			for i, size := range sizes {
 				text := s.make(size)
-				p := newParser(mode == "repair")
+				p := parserFor(mode == "repair")
 				contenders[i] = &contender{name: s.name, turn: func() (float64, error) {
 					// As many bytes at each size, so that a turn is as long, and as likely to be disturbed, at each.
 					passes := sizes[len(sizes)-1] / size
@@ -219,13 +219,18 @@ func growth(rounds int) error {
 	return nil
 }
 
-// newParser returns a parser that makes every delta and does nothing with it.
-func newParser(repair bool) *jsonuri.Parser {
-	return jsonuri.NewParser(jsonuri.Handler{Delta: func(jsonuri.Delta) {}}, &jsonuri.Options{Repair: repair, MaxBytes: 64 << 20})
+// newParser makes a parser for each document.
+type newParser func() *jsonuri.Parser
+
+// parserFor makes parsers that make every delta and do nothing with it.
+func parserFor(repair bool) newParser {
+	return func() *jsonuri.Parser {
+		return jsonuri.NewParser(jsonuri.Handler{Delta: func(jsonuri.Delta) {}}, &jsonuri.Options{Repair: repair, MaxBytes: 64 << 20})
+	}
 }
 
-func parseTokens(p *jsonuri.Parser, tokens []string) error {
-	p.Reset()
+func parseTokens(make newParser, tokens []string) error {
+	p := make()
 	for _, token := range tokens {
 		if _, err := p.WriteString(token); err != nil {
 			return err
@@ -234,8 +239,8 @@ func parseTokens(p *jsonuri.Parser, tokens []string) error {
 	return p.Close()
 }
 
-func parseBytes(p *jsonuri.Parser, text []byte, chunk int) error {
-	p.Reset()
+func parseBytes(make newParser, text []byte, chunk int) error {
+	p := make()
 	for len(text) > 0 {
 		n := min(chunk, len(text))
 		if _, err := p.Write(text[:n]); err != nil {

@@ -17,13 +17,12 @@ var modes = []struct {
 	repair bool
 }{{"strict", false}, {"repair", true}}
 
-// The article in pieces of 4 characters, as a model's tokens come. Nothing is allocated: the parser is reset, as a server
-// would take it from a pool.
+// The article in pieces of 4 characters, as a model's tokens come. What is allocated is the parser.
 func BenchmarkArticleInTokens(b *testing.B) {
 	tokens := article.Tokens(article.JSON(mib), 4)
 	for _, mode := range modes {
 		b.Run(mode.name, func(b *testing.B) {
-			p := newParser(mode.repair)
+			p := parserFor(mode.repair)
 			b.SetBytes(mib)
 			b.ReportAllocs()
 			for b.Loop() {
@@ -50,7 +49,7 @@ func BenchmarkArticleAtOnce(b *testing.B) {
 	})
 	for _, mode := range modes {
 		b.Run(mode.name, func(b *testing.B) {
-			p := newParser(mode.repair)
+			p := parserFor(mode.repair)
 			b.SetBytes(mib)
 			b.ReportAllocs()
 			for b.Loop() {
@@ -80,7 +79,7 @@ func BenchmarkArticleCollected(b *testing.B) {
 		{"fold", jsonuri.Handler{Delta: apply}},
 	} {
 		b.Run(tt.name, func(b *testing.B) {
-			p := jsonuri.NewParser(tt.handler, &jsonuri.Options{Repair: true})
+			p := func() *jsonuri.Parser { return jsonuri.NewParser(tt.handler, &jsonuri.Options{Repair: true}) }
 			b.SetBytes(mib)
 			b.ReportAllocs()
 			for b.Loop() {
@@ -100,7 +99,7 @@ func BenchmarkShape(b *testing.B) {
 			for _, size := range []int{1, 4, 16} {
 				b.Run(fmt.Sprintf("%s/%s/%dMiB", mode.name, s.name, size), func(b *testing.B) {
 					text := s.make(size * mib)
-					p := newParser(mode.repair)
+					p := parserFor(mode.repair)
 					b.SetBytes(int64(len(text)))
 					b.ReportAllocs()
 					for b.Loop() {
@@ -112,7 +111,7 @@ func BenchmarkShape(b *testing.B) {
 			}
 			b.Run(fmt.Sprintf("%s/%s/growth", mode.name, s.name), func(b *testing.B) {
 				small, large := s.make(mib), s.make(16*mib)
-				p := newParser(mode.repair)
+				p := parserFor(mode.repair)
 				var onSmall, onLarge time.Duration
 				for b.Loop() {
 					onSmall += timed(b, p, small, 16) / 16
@@ -124,7 +123,7 @@ func BenchmarkShape(b *testing.B) {
 	}
 }
 
-func timed(b *testing.B, p *jsonuri.Parser, text []byte, times int) time.Duration {
+func timed(b *testing.B, p newParser, text []byte, times int) time.Duration {
 	start := time.Now()
 	for range times {
 		if err := parseBytes(p, text, 4); err != nil {
@@ -144,12 +143,15 @@ func TestShapesAreReadRight(t *testing.T) {
 					t.Errorf("%d bytes", len(text))
 				}
 				var document jsonuri.Document
-				p := jsonuri.NewParser(jsonuri.Handler{Delta: func(d jsonuri.Delta) {
+				apply := func(d jsonuri.Delta) {
 					if err := document.Apply(d); err != nil {
 						t.Error(err)
 					}
-				}}, &jsonuri.Options{Repair: mode.repair})
-				for range 2 { // the second time after a reset, as benchmarks do it
+				}
+				p := func() *jsonuri.Parser {
+					return jsonuri.NewParser(jsonuri.Handler{Delta: apply}, &jsonuri.Options{Repair: mode.repair})
+				}
+				for range 2 {
 					document = jsonuri.Document{}
 					if err := parseBytes(p, text, 4); err != nil {
 						t.Fatal(err)

@@ -100,7 +100,7 @@ func (r *Recorder) Outcomes() (list []string) {
 func Configuration(name string, place channel.Place) channel.Configuration {
 	place.Agent = "assistant"
 	place.DMPolicy, place.GroupPolicy = cmp.Or(place.DMPolicy, channel.PolicyOpen), cmp.Or(place.GroupPolicy, channel.PolicyOpen)
-	return channel.Configuration{Channels: map[string]channel.ChannelPlace{name: {AccountPlace: channel.AccountPlace{Place: place}}}}
+	return channel.Configuration{{Level: channel.OfChannel, Channel: name}: &place}
 }
 
 // Tree returns a tree of the settings that [Configuration] returns.

@@ -49,8 +49,7 @@ type Options struct {
 	Model   string // its name for the banner; may be ""
 	Session string // "" is [DefaultSession]
 
-	History  string             // file of the lines that were typed; ""
-	Commands []*command.Command // of the agent, for completion and help
+	Commands []*command.Command // of the agent, for completion
 	Colors   bool               // bold, dim and red
 
 	// Reason returns what the person may read of the error of a turn; nil or "" is nothing.
@@ -100,13 +99,12 @@ func New(o Options) *Chat {
 	if o.Reason == nil {
 		o.Reason = func(error) string { return "" }
 	}
-	o.Commands = slices.DeleteFunc(slices.Clone(o.Commands), func(one *command.Command) bool { return one.Name == "help" })
 	return &Chat{o: o, session: o.Session}
 }
 
 // Serve talks until ctx ends or the person ends the conversation. A Chat serves once.
 //
-// If In has deadlines, nothing reads it after Serve has returned; else one read may go on, and its line is lost.
+// After Serve has returned, one read of In may go on, whose line is lost.
 func (c *Chat) Serve(ctx context.Context, k *kernel.Kernel) error {
 	c.kernel = k
 	c.turns, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -138,72 +136,43 @@ func (c *Chat) Note(text string) bool {
 
 // talk handles the lines that read returns. Without a terminal, a line is read when the one before is answered, and nobody approves a call.
 func (c *Chat) talk(ctx context.Context, read func() (string, error)) error {
-	lines, stopReading := c.startReading(read)
-	defer stopReading()
+	reading, stopReading := context.WithCancel(ctx)
 	defer c.wg.Wait()
 	defer c.stopTurns(turn.ErrStopped)
-	var answered chan struct{} // without a terminal, is closed when all turns have ended; nil: none runs
-	for c.view.failure() == nil {
-		next := lines
-		if answered != nil {
-			next = nil
+	defer stopReading()
+	ended := make(chan struct{}) // is closed when there are no more lines
+	go func() {
+		defer close(ended)
+		for c.view.failure() == nil {
+			text, err := read()
+			if err != nil || reading.Err() != nil {
+				return
+			}
+			if text = strings.TrimSpace(text); text != "" && c.enter(text) {
+				return
+			}
+			if c.o.Terminal == nil {
+				c.wg.Wait()
+			}
 		}
+	}()
+	for {
 		select {
 		case <-ctx.Done():
 			late := time.AfterFunc(c.o.Grace, func() { c.stopTurns(channel.ErrDraining) })
 			defer late.Stop()
 			c.wg.Wait()
 			return nil
-		case <-answered:
-			answered = nil
 		case <-c.o.Interrupts:
 			c.interrupted = true
 			if !c.cancelTurns() && c.o.Terminal == nil {
 				return nil
 			}
-		case text, ok := <-next:
-			if !ok || c.enter(text) {
-				return nil
+		case <-ended:
+			if err := c.view.failure(); err != nil {
+				return fmt.Errorf("write the answer: %w", err)
 			}
-			if c.o.Terminal == nil {
-				done := make(chan struct{})
-				answered = done
-				go func() {
-					defer close(done)
-					c.wg.Wait()
-				}()
-			}
-		}
-	}
-	return fmt.Errorf("write the answer: %w", c.view.failure())
-}
-
-// startReading sends the lines that are not blank to a channel, which it closes at the end.
-func (c *Chat) startReading(read func() (string, error)) (lines <-chan string, stop func()) {
-	out, stopped, ended := make(chan string), make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		defer close(out)
-		for {
-			text, err := read()
-			if err != nil {
-				return
-			}
-			if text = strings.TrimSpace(text); text == "" {
-				continue
-			}
-			select {
-			case out <- text:
-			case <-stopped:
-				return
-			}
-		}
-	}()
-	return out, func() {
-		close(stopped)
-		if d, ok := c.o.In.(interface{ SetReadDeadline(time.Time) error }); ok && d.SetReadDeadline(time.Now()) == nil {
-			<-ended
-			_ = d.SetReadDeadline(time.Time{})
+			return nil
 		}
 	}
 }
@@ -211,27 +180,34 @@ func (c *Chat) startReading(read func() (string, error)) (lines <-chan string, s
 // enter handles a line. It returns whether the line ends the conversation.
 func (c *Chat) enter(text string) (quit bool) {
 	text, ok := c.answer(text)
-	if !ok {
+	rest, isCommand := cutComma(text)
+	name, rest, _ := strings.Cut(rest, " ")
+	switch name = strings.ToLower(name); {
+	case !ok:
 		c.view.note(severalWait, bad)
-		return false
-	}
-	known, quit := c.runCommand(text)
-	if !known {
+	case isCommand && (name == "quit" || name == "exit"):
+		return true
+	case isCommand && name == "session":
+		c.changeSession(strings.TrimSpace(rest))
+	default:
 		c.send(text)
 	}
-	return quit
+	return false
 }
 
 // send starts the turn of a line, and returns when it has its place in its lane: the next one starts afterwards (CH-05).
 func (c *Chat) send(text string) {
 	c.mu.Lock()
+	if c.turns.Err() != nil { // the chat has ended
+		c.mu.Unlock()
+		return
+	}
 	if words := strings.Fields(text); len(words) > 1 && (words[0] == ",approve" || words[0] == ",deny") {
 		c.questions = slices.DeleteFunc(c.questions, func(q question) bool { return strings.EqualFold(q.id, words[1]) })
 	}
 	c.running++
 	ctx, d := c.turns, &delivery{chat: c, block: new(block)}
 	t := c.newTurn(text, d)
-	c.mu.Unlock()
 	placed := make(chan struct{})
 	place := sync.OnceFunc(func() { close(placed) })
 	c.wg.Go(func() {
@@ -240,6 +216,7 @@ func (c *Chat) send(text string) {
 		c.view.finish(d.block)
 		c.endTurn(result, err)
 	})
+	c.mu.Unlock()
 	<-placed
 }
 

@@ -1,50 +1,9 @@
 package cli
 
 import (
-	"fmt"
 	"slices"
 	"strings"
-	"unicode"
-
-	"github.com/lingserve/lingserve/internal/cells"
 )
-
-// commands returns all commands and what they do, first those that the terminal runs; the agent does not see these.
-func (c *Chat) commands() (rows [][2]string) {
-	rows = [][2]string{
-		{",quit", "end the conversation, as Ctrl-D does"},
-		{",session", "show the session, or continue another one: ,session <name>"},
-		{",help", "list the commands, or explain one of the agent: ,help <command>"},
-	}
-	for _, one := range c.o.Commands {
-		rows = append(rows, [2]string{"," + one.Name, one.Help})
-	}
-	return rows
-}
-
-// runCommand runs a command of the terminal. known is false for any other line.
-func (c *Chat) runCommand(text string) (known, quit bool) {
-	rest, isCommand := cutComma(text)
-	if !isCommand {
-		return false, false
-	}
-	name, rest, _ := strings.Cut(rest, " ")
-	rest = strings.TrimSpace(rest)
-	switch strings.ToLower(name) {
-	case "quit", "exit":
-		return true, true
-	case "session":
-		c.changeSession(rest)
-	case "help":
-		if rest != "" {
-			return false, false // the agent explains its commands
-		}
-		c.help()
-	default:
-		return false, false
-	}
-	return true, false
-}
 
 // cutComma returns what follows the mark of a command.
 func cutComma(text string) (rest string, isCommand bool) {
@@ -54,31 +13,15 @@ func cutComma(text string) (rest string, isCommand bool) {
 	return strings.CutPrefix(text, "，")
 }
 
-// maxSession bounds the name of a session, in bytes.
-const maxSession = 256
-
 func (c *Chat) changeSession(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case name == "" || name == c.session:
+	if name == "" || name == c.session {
 		c.view.note("The session is "+c.session+". To start or continue another one, write ,session <name>.", plain)
-	case len(name) > maxSession || strings.ContainsFunc(name, unicode.IsControl):
-		c.view.note(fmt.Sprintf("Invalid session name; expected up to %d bytes without line breaks.", maxSession), plain)
-	default:
-		c.view.note("The session is "+Visible(name)+" from now on; it was "+c.session+".", plain)
-		c.session = name
+		return
 	}
-}
-
-// help lists the commands.
-func (c *Chat) help() {
-	width := 0
-	if c.o.Terminal != nil {
-		width, _ = c.o.Terminal.size()
-	}
-	table := cells.Table(c.commands(), width)
-	c.view.note(table+"Everything else goes to the agent. Lines that start with a space stay out of the history.", plain)
+	c.view.note("The session is "+Visible(name)+" from now on; it was "+c.session+".", plain)
+	c.session = name
 }
 
 // complete returns what Tab adds to the text before the cursor: what follows in all names of commands that begin like it. If nothing does, it
@@ -86,12 +29,11 @@ func (c *Chat) help() {
 func (c *Chat) complete(text string) string {
 	rest, isCommand := cutComma(text)
 	word := "," + strings.ToLower(strings.TrimPrefix(rest, "help "))
-	var found []string
-	for _, row := range c.commands() {
-		if isCommand && strings.HasPrefix(row[0], word) {
-			found = append(found, row[0])
-		}
+	found := []string{",quit", ",session"}
+	for _, one := range c.o.Commands {
+		found = append(found, ","+one.Name)
 	}
+	found = slices.DeleteFunc(found, func(name string) bool { return !isCommand || !strings.HasPrefix(name, word) })
 	switch len(found) {
 	case 0:
 		return ""

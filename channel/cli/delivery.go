@@ -72,13 +72,12 @@ func (d *delivery) ask(b channel.Block) {
 	}
 	c.mu.Lock()
 	c.questions = append(c.questions, question{b.Question.Turn, b.Question.ID})
-	several := len(c.questions) > 1
-	c.mu.Unlock()
-	if several {
-		c.view.note(severalWait, dim)
-	} else {
-		c.view.note("y approves, n denies.", dim)
+	hint := "y approves, n denies."
+	if len(c.questions) > 1 {
+		hint = severalWait
 	}
+	c.mu.Unlock()
+	c.view.note(hint, dim)
 }
 
 const severalWait = "There are several questions: answer each with ,approve ID or ,deny ID."

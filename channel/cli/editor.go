@@ -29,10 +29,9 @@ type editor struct {
 const newline = "␤"
 
 // newEditor returns a function that reads the next line. complete returns what Tab adds to the text before the cursor.
-func newEditor(in io.Reader, s *screen, h term.History, interrupt func() bool, complete func(string) string) func() (string, error) {
+func newEditor(in io.Reader, s *screen, interrupt func() bool, complete func(string) string) func() (string, error) {
 	t := term.NewTerminal(&editor{in: bufio.NewReader(in), screen: s, interrupt: interrupt}, "")
 	_ = t.SetSize(math.MaxInt32, 1) // nothing is shown yet, so that nothing can fail
-	t.History = h
 	t.AutoCompleteCallback = func(line string, pos int, key rune) (string, int, bool) {
 		if key != '\t' {
 			return "", 0, false

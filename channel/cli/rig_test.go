@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -28,6 +29,7 @@ type rig struct {
 	chat *cli.Chat
 	keys *os.File // where somebody types
 	line *os.File // the program's side
+	also *os.File // the same
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 
@@ -55,7 +57,12 @@ func newRig(t *testing.T, k *kernel.Kernel, o cli.Options) *rig {
 	if err := pty.Setsize(keys, &pty.Winsize{Cols: 80, Rows: 24}); err != nil {
 		t.Fatal(err)
 	}
-	terminal, ok := cli.OpenTerminal(line, line)
+	also, err := os.OpenFile(line.Name(), os.O_RDWR|syscall.O_NOCTTY, 0) // OpenTerminal ends the deadlines of its file, and so how Close ends a reading
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.also = also
+	terminal, ok := cli.OpenTerminal(also, also)
 	if !ok {
 		t.Fatal("a pseudo-terminal is no terminal")
 	}
@@ -166,6 +173,7 @@ func (r *rig) end() error {
 		}
 		r.until("the end of what is said", func() bool { return !r.vt.pastes }) // what is on its way is lost with the line
 		r.line.Close()                                                          // which ends the reading
+		r.also.Close()
 		r.reading.Wait()
 		r.keys.Close()
 		if len(r.vt.faults) > 0 {
@@ -269,9 +277,9 @@ func echo(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) 
 // kernelOf is one as lingserve chat has it, with the shipped settings of this channel.
 func kernelOf(t *testing.T, a *scripted) *kernel.Kernel {
 	t.Helper()
-	tree, err := channel.NewTree(channel.Configuration{Channels: map[string]channel.ChannelPlace{cli.Name: {Shipped: channel.Place{
+	tree, err := channel.NewTree(channel.Configuration{{Channel: cli.Name}: {
 		DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{cli.Sender}, Admins: []string{cli.Sender}, OnBusy: "steer", SenderRate: new(0), ChatRate: new(0),
-	}}}})
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}

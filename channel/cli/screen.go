@@ -26,8 +26,8 @@ const prompt = "> "
 // spinner has the signs before the prompt while an answer is awaited.
 var spinner = []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
 
-// screen shows the conversation on a terminal. Rows that are full stay where they are. Below them is what is drawn again with each change: the last
-// row of each text that grows, and the line that is typed.
+// screen shows the conversation on a terminal. Rows stay where they are, but for the last ones, which are drawn again with each change:
+// those of texts that grow, and the line that is typed.
 type screen struct {
 	tty    *Terminal
 	out    io.Writer
@@ -39,16 +39,13 @@ type screen struct {
 	before, after string   // the cursor
 	growing       []*block // texts that are not complete
 	up            int      // how many rows the cursor is below the first one that is drawn again
-
-	last     *block // whose rows are the last ones that stay
-	lastRows int    // how many of its rows these are
 }
 
 // block is a text that grows.
 type block struct {
-	width int      // of the terminal when the text began
-	rows  []string // that are full
-	row   string   // the last one
+	width int // of the terminal when the text began
+	rows  []string
+	kept  int // how many of the rows stay where they are
 }
 
 // takenBack is before a text in place of one that can no longer be removed.
@@ -58,27 +55,35 @@ const takenBack = "(The model has taken the text above back.)\n"
 func (s *screen) write(b *block, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	width, height := s.tty.size()
 	if b.width == 0 {
-		b.width = width
+		b.width, _ = s.tty.size()
 		s.growing = append(s.growing, b)
 	}
-	if s.last != b {
-		s.last, s.lastRows = b, 0
+	rows, note := strings.Split(wrap(text, b.width), "\n"), ""
+	if b.kept > len(rows) || !slices.Equal(rows[:b.kept], b.rows[:b.kept]) {
+		b.kept, note = 0, takenBack
 	}
-	rows := strings.SplitAfter(wrap(text, b.width), "\n")
-	rows, b.row = rows[:len(rows)-1], rows[len(rows)-1]
-	same, note := 0, ""
-	for same < min(len(rows), len(b.rows)) && rows[same] == b.rows[same] {
-		same++
-	}
-	remove := len(b.rows) - same
-	if remove > s.lastRows || remove > 0 && s.up+remove >= height {
-		same, remove, note = 0, 0, takenBack
-	}
-	s.lastRows += len(rows) - same - remove
 	b.rows = rows
-	s.draw(remove, note+strings.Join(rows[same:], ""))
+	s.draw(note)
+}
+
+// keep lets rows of the texts that grow stay where they are, until each text has so many that are drawn again. It returns the rows.
+func (s *screen) keep(most int) string {
+	var rows strings.Builder
+	for _, b := range s.growing {
+		for ; len(b.rows)-b.kept > most; b.kept++ {
+			rows.WriteString(b.rows[b.kept] + "\n")
+		}
+	}
+	return rows.String()
+}
+
+// open returns the rows that are drawn again, each with its end.
+func (b *block) open() string {
+	if rows := strings.TrimSuffix(strings.Join(b.rows[b.kept:], "\n"), "\n"); rows != "" {
+		return rows + "\n"
+	}
+	return ""
 }
 
 // finish shows that a block is complete. What is written to it later is another text.
@@ -86,9 +91,8 @@ func (s *screen) finish(b *block) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.growing = slices.DeleteFunc(s.growing, func(one *block) bool { return one == b })
-	if b.row != "" {
-		s.last = nil
-		s.draw(0, b.row+"\n")
+	if rows := b.open(); rows != "" {
+		s.draw(rows)
 	}
 	*b = block{}
 }
@@ -102,8 +106,7 @@ func (s *screen) note(text string, as style) {
 	if as != plain && s.colors {
 		text = "\x1b[" + string(as) + "m" + text + "\x1b[0m"
 	}
-	s.last = nil
-	s.draw(0, text+"\n")
+	s.draw(s.keep(1) + text + "\n")
 }
 
 // working shows the next sign that an answer is awaited, or removes it.
@@ -118,7 +121,7 @@ func (s *screen) working(on bool) {
 		s.frame++
 		s.sign = string(spinner[s.frame%len(spinner)]) + " "
 	}
-	s.draw(0, "")
+	s.draw("")
 }
 
 // setLine shows the line that is typed, parted at the cursor.
@@ -126,7 +129,7 @@ func (s *screen) setLine(before, after []rune) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.before, s.after = picture(before), strings.TrimRight(picture(after), " ")
-	s.draw(0, "")
+	s.draw("")
 }
 
 // lineSent shows a line among the rows that stay.
@@ -134,8 +137,8 @@ func (s *screen) lineSent(line []rune) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	width, _ := s.tty.size()
-	s.sign, s.before, s.after, s.last = "", "", "", nil
-	s.draw(0, breakRows(prompt+strings.TrimRight(picture(line), " "), width)+"\n")
+	s.sign, s.before, s.after = "", "", ""
+	s.draw(s.keep(1) + breakRows(prompt+strings.TrimRight(picture(line), " "), width) + "\n")
 }
 
 // clear removes all rows from the screen.
@@ -143,8 +146,8 @@ func (s *screen) clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, _ = io.WriteString(s.out, "\x1b[H\x1b[2J")
-	s.last, s.up = nil, 0
-	s.draw(0, "")
+	s.up = 0
+	s.draw("")
 }
 
 // failure returns nil: the reader of the terminal notices that it is gone.
@@ -152,19 +155,18 @@ func (*screen) failure() error { return nil }
 
 const clearBelow = "\x1b[J"
 
-// draw removes a number of the rows that stay, and writes others in their place. mu is held.
-func (s *screen) draw(remove int, rows string) {
+// draw writes rows that stay, and below them what is drawn again. mu is held.
+func (s *screen) draw(rows string) {
 	width, height := s.tty.size()
-	// A line that is higher than half of the screen is shown in parts, since rows above the screen cannot be drawn again.
+	rows += s.keep(height / 2 / max(1, len(s.growing))) // rows above the screen cannot be drawn again
+	// Of a line that is higher than half of the screen, a part is shown.
 	before, after := []rune(s.before), []rune(s.after)
 	limit := width * height / 8 // a character has at most two cells
 	before, after = before[max(0, len(before)-limit):], after[:min(limit, len(after))]
 
 	var text strings.Builder
 	for _, b := range s.growing {
-		if b.row != "" {
-			text.WriteString(b.row + "\n")
-		}
+		text.WriteString(b.open())
 	}
 	text.WriteString(s.sign + prompt + string(before))
 	rest := string(after) + " "
@@ -175,7 +177,7 @@ func (s *screen) draw(remove int, rows string) {
 	all := breakRows(text.String(), width)
 
 	var out strings.Builder
-	out.WriteString(move(s.up+remove, 'A') + "\r" + clearBelow + strings.ReplaceAll(rows+all, "\n", "\r\n"))
+	out.WriteString(move(s.up, 'A') + "\r" + clearBelow + strings.ReplaceAll(rows+all, "\n", "\r\n"))
 	s.up = len(above) - 1
 	out.WriteString(move(strings.Count(all, "\n")-s.up, 'A') + "\r" + move(cellsOf(above[s.up])-cells.Of(r), 'C'))
 	_, _ = io.WriteString(s.out, out.String()) // if the terminal is gone, its reader notices

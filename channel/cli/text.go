@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
+
+	"github.com/lingserve/lingserve/internal/wording"
 )
 
 // Visible returns a text as a terminal may be sent it: control characters, and characters that turn the direction of writing, are shown and not obeyed.
@@ -29,9 +31,5 @@ func Visible(text string) string {
 
 // oneLine returns a visible text in one line, and at most n characters of it.
 func oneLine(text string, n int) string {
-	line := []rune(strings.Join(strings.Fields(Visible(text)), " "))
-	if len(line) > n {
-		line = append(line[:n-1:n-1], '…')
-	}
-	return string(line)
+	return wording.ClipChars(strings.Join(strings.Fields(Visible(text)), " "), n)
 }

@@ -6,22 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"time"
 
+	"github.com/lingserve/lingserve/adapter/wire"
 	"github.com/lingserve/lingserve/channel/platform"
 )
-
-// newAPI returns the REST API. The library's calls are not used: they wait for rate limits where nothing can cancel them, and their errors repeat what was
-// sent.
-func (c *Channel) newAPI() platform.API {
-	const userAgent = "DiscordBot (https://github.com/lingserve/lingserve, 1)" // the platform asks for this form
-	return platform.API{
-		Platform: "discord", Client: c.HTTP, Base: c.s.API + "/v10",
-		Header: http.Header{"Authorization": {"Bot " + string(c.s.Token)}, "User-Agent": {userAgent}},
-		Read:   readAnswer, Fatal: badToken, Fail: c.Fail,
-	}
-}
 
 // Kinds of refusals.
 var (
@@ -50,10 +39,6 @@ func lasting(text string) *platform.Kind {
 	return &platform.Kind{Text: text, Effect: platform.Permanent}
 }
 
-func kindOf(status, code int) *platform.Kind {
-	return cmp.Or(kindOfCode[code], kindOfStatus[status], platform.KindOfStatus(status))
-}
-
 // readAnswer reads an answer. That of a gateway before the platform, which may also limit calls, is no JSON.
 func readAnswer(res *http.Response, text []byte, out any) error {
 	if res.StatusCode/100 == 2 {
@@ -66,10 +51,10 @@ func readAnswer(res *http.Response, text []byte, out any) error {
 		Code int `json:"code"`
 	}
 	_ = json.Unmarshal(text, &fault)
-	r := &platform.Refusal{Kind: kindOf(res.StatusCode, fault.Code), Code: fmt.Sprintf("status %d, code %d", res.StatusCode, fault.Code)}
+	kind := cmp.Or(kindOfCode[fault.Code], kindOfStatus[res.StatusCode], platform.KindOfStatus(res.StatusCode))
+	r := &platform.Refusal{Kind: kind, Code: fmt.Sprintf("status %d, code %d", res.StatusCode, fault.Code)}
 	if r.Kind == platform.RateLimited {
-		seconds, _ := strconv.ParseFloat(res.Header.Get("Retry-After"), 64)
-		r.RetryAfter = max(time.Duration(seconds*float64(time.Second)), time.Second/2)
+		r.RetryAfter = max(wire.RetryAfter(res.Header, time.Now()), time.Second/2)
 	}
 	return r
 }

@@ -1,16 +1,11 @@
 package discord
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"net/http"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/bwmarrin/discordgo"
@@ -29,51 +24,44 @@ const (
 	maxNonce     = 25
 )
 
+// poster sends the messages of answers.
+func (c *Channel) poster() *platform.Poster {
+	return &platform.Poster{
+		Format: markup.Discord, Limit: markup.Limit{N: maxText, Marked: true}, Post: c.post, Gone: []*platform.Kind{deleted, expired},
+		Files: c.Files, MaxFile: maxUpload, Attach: true,
+	}
+}
+
 // delivery is how the answer of a turn is sent. That to an interaction can be sent for some minutes only, and is shown to one person: it is neither kept nor
 // previewed, and the platform itself shows that work goes on.
-func (a *adapter) delivery() *kernel.Delivery {
-	c := a.c
-	if a.last.Interaction != nil {
-		return &kernel.Delivery{Settle: c.showDecision, Deliver: func(ctx context.Context, b channel.Block) (channel.Receipt, error) {
-			r, err := c.deliver(ctx, b)
-			a.answered = a.answered || err == nil
+func (c *Channel) delivery(e *event) *kernel.Delivery {
+	d := c.poster().Delivery(c.s.Preview)
+	if e.Interaction != nil {
+		return &kernel.Delivery{Settle: d.Settle, Deliver: func(ctx context.Context, b channel.Block) (channel.Receipt, error) {
+			r, err := d.Deliver(ctx, b)
+			e.answered = e.answered || err == nil
 			return r, err
 		}}
 	}
-	d := &kernel.Delivery{Deliver: c.deliver, Settle: c.showDecision, Durable: true, PreviewEvery: previewEvery, WorkingEvery: typingEvery}
+	d.PreviewEvery, d.WorkingEvery = previewEvery, typingEvery
 	d.Working = func(ctx context.Context) error {
-		return c.api.Attempt(ctx, platform.Request{Name: "show typing", Path: "/channels/" + a.last.Message.ChannelID + "/typing"})
-	}
-	if c.s.Preview == PreviewEdit {
-		d.Preview = c.showPreview
+		return c.api.Attempt(ctx, platform.Request{Name: "show typing", Path: "/channels/" + e.Message.ChannelID + "/typing"})
 	}
 	return d
 }
 
-// target is where a block goes.
-type target struct {
-	channel     string
-	reply       string // the message that the first one replies to
-	interaction string // the path of the answers to one, which only the person who caused it sees; ""
-	silent      bool
-}
-
-// targetOf reads the reply plan, which was frozen when the event was resolved.
-func targetOf(b *channel.Block) target {
-	t := target{channel: b.Target.To, interaction: b.Target.DeliveryTarget, silent: b.Silent}
-	t.reply, _ = b.Target.ReplyToID.Get()
-	return t
-}
-
-// path returns the path that messages are sent to.
-func (t *target) path() string { return cmp.Or(t.interaction, "/channels/"+t.channel+"/messages") }
-
-// messagePath returns the path of one message.
-func (t *target) messagePath(id string) string {
-	if t.interaction != "" {
-		return t.interaction + "/messages/" + id
+// pathOf returns the path that the messages of a reply plan are sent to, or that of the message with an id. The answers to an interaction
+// have their own, which only the person who caused it sees.
+func pathOf(plan *channel.ReplyPlanFacts, id string) string {
+	switch {
+	case plan.DeliveryTarget != "" && id == "":
+		return plan.DeliveryTarget
+	case plan.DeliveryTarget != "":
+		return plan.DeliveryTarget + "/messages/" + id
+	case id == "":
+		return "/channels/" + plan.To + "/messages"
 	}
-	return t.path() + "/" + id
+	return "/channels/" + plan.To + "/messages/" + id
 }
 
 // outgoing is a message that is sent.
@@ -85,156 +73,68 @@ type outgoing struct {
 	Reference  *discordgo.MessageReference      `json:"message_reference,omitempty"`
 	Components []discordgo.ActionsRow           `json:"components,omitempty"`
 	Flags      discordgo.MessageFlags           `json:"flags,omitempty"`
-	file       *platform.Form                   // goes with it
-	path       string                           // of the file in the media folder, until it is read
 }
 
 // repliedTo allows a message to notify the person who is replied to, and no one else.
 var repliedTo = discordgo.MessageAllowedMentions{Parse: []discordgo.AllowedMentionType{}, RepliedUser: true}
 
-// split turns the Markdown of a model into messages.
-func split(text string) (list []outgoing) {
-	for _, p := range markup.Pieces(text, markup.Discord, markup.Limit{N: maxText, Marked: true}) {
-		list = append(list, outgoing{Content: p.Text})
+// post sends a message, or replaces the text of one and removes its buttons. An interaction that is too old is answered in its channel. A
+// preview has another nonce than its block: if it is not known whether it was sent, the block is a new message.
+func (c *Channel) post(ctx context.Context, m *platform.Post) (id string, err error) {
+	plan := &m.Block.Target
+	if m.Edit != "" {
+		in := map[string]any{"content": m.Text, "allowed_mentions": repliedTo, "components": []any{}}
+		return m.Edit, c.api.Do(ctx, platform.Request{Name: "change a message", Method: http.MethodPatch, Path: pathOf(plan, m.Edit), In: in, Harmless: true})
 	}
-	return list
-}
-
-// deliver sends a block.
-func (c *Channel) deliver(ctx context.Context, b channel.Block) (channel.Receipt, error) {
-	text, files := platform.TextAndFiles(&b)
-	list, t := split(text), targetOf(&b)
-	if b.Question != nil {
-		q, err := question(b.Question)
-		if err != nil {
-			return channel.Receipt{}, err
-		}
-		list = []outgoing{q}
-	}
-	for _, f := range files {
-		list = append(list, outgoing{path: f.Path})
-	}
-	edit := func(id string) (found bool, err error) {
-		if list[0].Content != "" {
-			err = c.edit(ctx, &t, id, list[0].Content)
-		}
-		if list[0].Content == "" || platform.Is(err, deleted) {
-			return false, nil
-		}
-		return true, err
-	}
-	// The outbox repeats the end of an answer. The nonce makes it harmless to repeat other blocks at once.
-	harmless := b.Kind != channel.ReplyFinal && t.interaction == ""
-	return platform.SendMessages(&b, channel.Receipt{ReplyToID: t.reply}, len(list), edit, func(n int) (string, error) {
-		if n > 0 {
-			t.reply = ""
-		}
-		return c.send(ctx, t, list[n], b.Key+":"+strconv.Itoa(n), harmless)
-	})
-}
-
-// send sends one message and returns its id. key names it, so that the platform ignores copies. An interaction that is too old is answered in its channel.
-func (c *Channel) send(ctx context.Context, t target, m outgoing, key string, harmless bool) (string, error) {
-	if m.path != "" {
-		data, err := c.Files.Read(m.path, maxUpload)
-		if err != nil {
-			return "", err
-		}
-		m.file, m.path = &platform.Form{File: filepath.Base(m.path), Data: data}, ""
-	}
-	call := m
-	call.Allowed, call.Flags = repliedTo, discordgo.MessageFlagsSuppressEmbeds // a preview of a link would tell its server of the answer
-	if t.silent {
+	call := outgoing{Content: m.Text, Allowed: repliedTo, Flags: discordgo.MessageFlagsSuppressEmbeds} // a preview of a link would tell its server of the answer
+	if m.Block.Silent {
 		call.Flags |= discordgo.MessageFlagsSuppressNotifications
 	}
-	if t.interaction != "" {
+	reply, replies := plan.ReplyToID.Get()
+	replies = replies && m.N == 0 && plan.DeliveryTarget == ""
+	if plan.DeliveryTarget != "" {
 		call.Flags |= discordgo.MessageFlagsEphemeral
 	} else {
-		sum := sha256.Sum256([]byte(key))
+		sum := sha256.Sum256(fmt.Appendf(nil, "%s:%d:%t", m.Block.Key, m.N, m.Preview))
 		call.Nonce, call.Enforce = base64.RawURLEncoding.EncodeToString(sum[:])[:maxNonce], true
-		if t.reply != "" {
-			call.Reference = &discordgo.MessageReference{MessageID: t.reply, FailIfNotExists: new(false)}
-		}
+	}
+	if replies {
+		call.Reference = &discordgo.MessageReference{MessageID: reply, FailIfNotExists: new(false)}
+	}
+	if m.Buttons != nil {
+		call.Components = []discordgo.ActionsRow{newRow(m.Buttons)}
 	}
 	var sent struct {
 		ID string `json:"id"`
 	}
-	r := platform.Request{Name: "send a message", Path: t.path(), In: &call, Out: &sent, Harmless: harmless}
-	if m.file != nil {
-		r.In = &platform.Form{Fields: map[string]any{"payload_json": &call}, Name: "files[0]", File: m.file.File, Data: m.file.Data}
+	// The outbox repeats the end of an answer. The nonce makes it harmless to repeat other blocks at once.
+	harmless := m.Block.Kind != channel.ReplyFinal && call.Enforce && !m.Preview
+	r := platform.Request{Name: "send a message", Path: pathOf(plan, ""), In: &call, Out: &sent, Harmless: harmless}
+	if m.File != nil {
+		r.In = &platform.Form{Fields: map[string]any{"payload_json": &call}, Name: "files[0]", File: m.File.Name, Data: m.File.Data}
 	}
-	err := c.api.Do(ctx, r)
+	err = c.api.Do(ctx, r)
+	b, next := *m.Block, *m
 	switch {
-	case platform.Is(err, expired) && t.interaction != "":
-		t.interaction = ""
-		return c.send(ctx, t, m, key, harmless)
-	case platform.Is(err, noReply) && t.reply != "":
-		t.reply = ""
-		return c.send(ctx, t, m, key, harmless)
+	case platform.Is(err, expired) && plan.DeliveryTarget != "":
+		b.Target.DeliveryTarget = ""
+	case platform.Is(err, noReply) && replies:
+		b.Target.ReplyToID = channel.None
+	default:
+		return sent.ID, err
 	}
-	return sent.ID, err
-}
-
-// edit changes the text of a message, and removes its buttons.
-func (c *Channel) edit(ctx context.Context, t *target, id, text string) error {
-	in := map[string]any{"content": text, "allowed_mentions": repliedTo, "components": []any{}}
-	return c.api.Do(ctx, platform.Request{Name: "change a message", Method: http.MethodPatch, Path: t.messagePath(id), In: in, Harmless: true})
-}
-
-// showPreview shows what there is of a block. It has another nonce than the block: if it is not known whether it was sent, the block is a new message.
-func (c *Channel) showPreview(ctx context.Context, b channel.Block, before channel.Receipt) (channel.Receipt, error) {
-	list, t := split(b.Text), targetOf(&b)
-	switch {
-	case len(list) == 0:
-		return before, nil
-	case before.First() != "":
-		return before, c.edit(ctx, &t, before.First(), list[0].Content)
-	}
-	id, err := c.send(ctx, t, list[0], b.Key+":preview", false)
-	return channel.Receipt{MessageIDs: []string{id}, ReplyToID: t.reply}, err
+	next.Block = &b
+	return c.post(ctx, &next)
 }
 
 // styles are the colors of buttons, by their words.
 var styles = map[string]discordgo.ButtonStyle{"approve": discordgo.SuccessButton, "deny": discordgo.DangerButton, "remember": discordgo.SecondaryButton}
 
-// question returns the message that asks a question. Arguments that do not fit into it are its file. It is one message or none, because no one approves
-// what they have not read.
-func question(q *channel.Question) (m outgoing, err error) {
-	list, name := split(q.Text), q.File
-	if len(list) > 1 && name == "" && q.Arguments != "" {
-		name = "arguments-" + q.ID + ".json"
-		list = split(fmt.Sprintf("The agent wants to call the tool `%s` with the arguments in the file `%s`.", q.Tool, name))
+func newRow(buttons []channel.Button) (row discordgo.ActionsRow) {
+	for _, b := range buttons {
+		row.Components = append(row.Components, discordgo.Button{Label: b.Label, Style: styles[b.Word], CustomID: b.Word + ":" + b.Press.ID})
 	}
-	if len(list) != 1 {
-		return m, &channel.NotSentError{Err: errors.New("discord: the question does not fit into one message")}
-	}
-	m = list[0]
-	var row discordgo.ActionsRow
-	for _, b := range q.Buttons() {
-		row.Components = append(row.Components, discordgo.Button{Label: b.Label, Style: styles[b.Word], CustomID: b.Word + ":" + q.ID})
-	}
-	m.Components = []discordgo.ActionsRow{row}
-	if name != "" {
-		m.file = &platform.Form{File: name, Data: []byte(q.Arguments)}
-	}
-	return m, nil
-}
-
-// showDecision changes the message of a question that was decided.
-func (c *Channel) showDecision(ctx context.Context, asked channel.Block, sent channel.Receipt, d channel.Decided) error {
-	m, err := question(asked.Question)
-	if err != nil || sent.First() == "" {
-		return err
-	}
-	outcome := "\n\n" + markup.Convert(d.Text(markup.Literal(d.By)), markup.Discord)
-	if markup.UTF16(m.Content+outcome) > maxText {
-		m.Content = ""
-	}
-	t := targetOf(&asked)
-	if err = c.edit(ctx, &t, sent.First(), strings.TrimSpace(m.Content+outcome)); platform.Is(err, deleted, expired) {
-		return nil
-	}
-	return err
+	return row
 }
 
 // acknowledgeWithin is how long the platform waits until an interaction is acknowledged.
@@ -256,30 +156,29 @@ func (c *Channel) acknowledge(ctx context.Context, i *interaction) {
 }
 
 // reply shows a text to the person who caused the interaction, once. With "", it removes the sign that an answer follows.
-func (a *adapter) reply(ctx context.Context, text string) {
-	if a.answered {
+func (c *Channel) reply(ctx context.Context, e *event, text string) {
+	if e.answered {
 		return
 	}
-	a.answered = true
-	t := targetOf(&channel.Block{Target: a.last.replyPlan()})
+	e.answered = true
+	plan := e.replyPlan()
 	in := &outgoing{Content: text, Allowed: repliedTo, Flags: discordgo.MessageFlagsEphemeral}
-	r := platform.Request{Name: "answer an interaction", Path: t.path(), In: in}
+	r := platform.Request{Name: "answer an interaction", Path: pathOf(&plan, ""), In: in}
 	if text == "" {
-		r = platform.Request{Name: "withdraw an answer", Method: http.MethodDelete, Path: t.messagePath("@original"), Harmless: true}
+		r = platform.Request{Name: "withdraw an answer", Method: http.MethodDelete, Path: pathOf(&plan, "@original"), Harmless: true}
 	}
-	if err := a.c.api.Do(ctx, r); err != nil && !platform.Is(err, expired, deleted) {
-		a.c.Log.WarnContext(ctx, "cannot answer an interaction", "error", err)
+	if err := c.api.Do(ctx, r); err != nil && !platform.Is(err, expired, deleted) {
+		c.Log.WarnContext(ctx, "cannot answer an interaction", "error", err)
 	}
 }
 
 // finishInteraction answers a command that the gates did not let in. One that ends without an answer loses the sign that one follows.
-func (a *adapter) finishInteraction(ctx context.Context, r channel.Result) error {
+func (c *Channel) finishInteraction(ctx context.Context, e *event, r channel.Result) {
 	switch _, refused := channel.RefusedPress(r); {
-	case a.last.Kind != channel.EventCommand:
+	case e.Kind != channel.EventCommand:
 	case refused:
-		a.reply(ctx, "You may not use commands here.")
+		c.reply(ctx, e, "You may not use commands here.")
 	case r.Outcome == channel.OutcomeSilent || r.Outcome == channel.OutcomeObserved || r.Outcome == channel.OutcomeBlocked:
-		a.reply(ctx, "")
+		c.reply(ctx, e, "")
 	}
-	return nil
 }

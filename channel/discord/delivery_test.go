@@ -9,6 +9,7 @@ import (
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/discord"
 	"github.com/lingserve/lingserve/channel/discord/discordtest"
+	"github.com/lingserve/lingserve/channel/platform"
 )
 
 // slowly answers with words, one each half second.
@@ -41,7 +42,7 @@ func contents(list []discordtest.Message) (texts []string) {
 }
 
 func TestWithoutPreviewsTypingIsShown(t *testing.T) {
-	bubble(t, options{settings: func(s *discord.Settings) { s.Preview = discord.PreviewOff }}, func(t *testing.T, r *rig) {
+	bubble(t, options{settings: func(s *discord.Settings) { s.Preview = platform.PreviewOff }}, func(t *testing.T, r *rig) {
 		r.answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 			time.Sleep(20 * time.Second)
 			return slowly(ctx, turn)

@@ -9,11 +9,9 @@
 package discord
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"regexp"
@@ -29,12 +27,6 @@ import (
 	"github.com/lingserve/lingserve/channel/platform"
 )
 
-// What is shown of an answer before it is finished.
-const (
-	PreviewEdit = "edit" // a message that grows
-	PreviewOff  = "off"
-)
-
 // DefaultAPI is the public REST API. The version of the API is no part of it.
 const DefaultAPI = "https://discord.com/api"
 
@@ -44,7 +36,7 @@ type Settings struct {
 	Token    platform.Secret `key:"token" help:"token of the bot, from the page Bot of the application"`
 	Preview  string          `key:"preview" default:"edit" oneof:"edit off" help:"what people see of an unfinished answer: a growing message, or nothing"`
 	Menu     string          `key:"menu" default:"commands" oneof:"commands off" help:"application commands behind the slash: the server's commands, or those that the application has"`
-	Commands []Command       // of the server
+	Commands []platform.Command
 
 	platform.Settings `key:"" api.default:"https://discord.com/api" api.help:"address of the REST API, without its version; the API says where the gateway is"`
 }
@@ -70,7 +62,6 @@ var tokenForm = regexp.MustCompile(`^[A-Za-z0-9_=-]{10,}\.[A-Za-z0-9_-]+\.[A-Za-
 
 // New checks the settings and returns the channel. It makes no call.
 func New(s Settings) (*Channel, error) {
-	s.Preview = cmp.Or(s.Preview, PreviewEdit)
 	token := strings.TrimPrefix(strings.TrimSpace(string(s.Token)), "Bot ")
 	if token == "" {
 		return nil, errors.New("discord: token is missing; set it to the one on the page Bot of the application")
@@ -79,11 +70,14 @@ func New(s Settings) (*Channel, error) {
 		return nil, errors.New("discord: the token is invalid; expected three parts with dots between them, as the page Bot of the application shows it")
 	}
 	c := &Channel{s: s}
-	if err := c.Init(&c.s.Settings, "discord", DefaultAPI); err != nil {
-		return nil, fmt.Errorf("discord: %w", err)
-	}
+	c.Init(&c.s.Settings, "discord", DefaultAPI)
 	c.s.Token = platform.Secret(token)
-	c.api = c.newAPI()
+	// The library's calls are not used: they wait for rate limits where nothing can cancel them, and their errors repeat what was sent. The
+	// platform asks for this form of the User-Agent.
+	c.api = platform.API{
+		Platform: "discord", Client: c.HTTP, Base: c.s.API + "/v10", Read: readAnswer, Fatal: badToken, Fail: c.Fail,
+		Header: http.Header{"Authorization": {"Bot " + token}, "User-Agent": {"DiscordBot (https://github.com/lingserve/lingserve, 1)"}},
+	}
 	c.Files.Fetch = func(ctx context.Context, a platform.Attachment, w io.Writer) error { // addresses are signed, so that they need no token
 		return platform.Download(ctx, c.HTTP, a.Source, w)
 	}
@@ -131,20 +125,11 @@ const copiesIgnored = 2 * time.Minute
 // Serve implements [kernel.Channel].
 func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 	return c.Service.Serve(ctx, q, platform.ServiceOptions{
-		Run: c.run,
-		Sender: kernel.Sender{
-			Send:       func(ctx context.Context, m channel.Outbound) (channel.Receipt, error) { return c.deliver(ctx, m.Block) },
-			Repeatable: func(_ channel.Outbound, age time.Duration) bool { return age < copiesIgnored },
-		},
+		Run:      c.run,
+		Sender:   kernel.Sender{Send: c.poster().Send, Repeatable: func(_ channel.Outbound, age time.Duration) bool { return age < copiesIgnored }},
 		Identify: c.whoAmI, Lasting: []*platform.Kind{badToken}, Bot: c.About, Started: c.registerCommands,
 		Receive: c.receive, Exclusive: true,
 	})
-}
-
-// Command is a command of the server, which becomes one of the application: people see it when they type a slash.
-type Command struct {
-	Name string // such as tape.info
-	Help string
 }
 
 const (
@@ -155,15 +140,14 @@ const (
 // registerCommands makes the commands of the server those of the application, if anyone may give commands. The channel works without them, so a failure is
 // a warning.
 func (c *Channel) registerCommands(ctx context.Context, k *kernel.Kernel) {
-	q := channel.PolicyQuery{Channel: c.s.Name, Account: c.s.Account, Kind: channel.Direct}
-	if len(c.s.Commands) == 0 || c.s.Menu == "off" || k.Settings == nil || k.Settings.Policy(q).CommandMode == channel.CommandsOff {
+	if _, ok := c.CommandPolicy(k); !ok || len(c.s.Commands) == 0 || c.s.Menu == "off" {
 		return
 	}
 	var list []discordgo.ApplicationCommand
 	for _, command := range c.s.Commands[:min(len(c.s.Commands), maxCommands)] {
 		help := append(markup.Cut(command.Help, maxDescription, markup.UTF16), command.Name)[0]
 		list = append(list, discordgo.ApplicationCommand{
-			Type: discordgo.ChatApplicationCommand, Name: strings.ReplaceAll(command.Name, ".", "_"), Description: help,
+			Type: discordgo.ChatApplicationCommand, Name: command.SlashName(), Description: help,
 			Options: []*discordgo.ApplicationCommandOption{{Type: discordgo.ApplicationCommandOptionString, Name: "arguments", Description: "what follows the command"}},
 		})
 	}

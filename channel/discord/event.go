@@ -39,6 +39,7 @@ type event struct {
 	Interaction *interaction              `json:"interaction,omitempty"` // nil for a message
 	ToBot       bool                      `json:"to_bot,omitempty"`      // the message mentions the bot
 	ToAnyone    bool                      `json:"to_anyone,omitempty"`   // or someone
+	answered    bool                      // the interaction
 }
 
 // interaction is an application command, or the press of a button.
@@ -249,51 +250,46 @@ func (c *Channel) mentions(e *event, names channel.Names) channel.MentionFacts {
 	return f
 }
 
-// adapter reads an event for the kernel, or the texts of one sender that are one event.
-type adapter struct {
-	*platform.Event
-	c        *Channel
-	last     *event // that is answered
-	answered bool   // the interaction that it is
-}
-
-// run runs the turn of an event.
+// run runs the turn of an event: of one, or of the texts of one sender, of which the last one is answered.
 func (c *Channel) run(ctx context.Context, ev *platform.Event) (channel.Result, error) {
-	a := &adapter{c: c, Event: ev}
-	for _, raw := range a.Meta.Event.Raws() {
+	for _, raw := range ev.Meta.Event.Raws() {
 		e := new(event)
-		if json.Unmarshal(raw, e) != nil { // written by another version of this server
-			continue
-		}
-		a.last = e
-		one := platform.Message{Input: c.input(e), Kind: e.Kind, Files: files(&e.Message), Deleted: e.Deleted}
-		one.Mentions = func(names channel.Names) channel.MentionFacts { return c.mentions(e, names) }
-		if e.Kind == channel.EventLifecycle {
-			one.Edited = e.Message.ID
-		}
-		if one.Kind == channel.EventCommand && !a.Kernel.HasCommand(a.Meta.Channel, a.Meta.Account, one.Input.TextForCommands) {
-			one.Input.TextForCommands = "" // the agent reads what is no command of this server any more
-		}
-		if e.Interaction != nil {
-			one.Press = e.Interaction.Press
-		}
-		a.Messages = append(a.Messages, one)
-	}
-	if e := a.last; e != nil {
-		a.Sender, a.Place, a.Reply = c.sender(&e.Message), e.Place, e.replyPlan()
-		if e.Interaction != nil {
-			a.Acknowledge = func(ctx context.Context) { c.acknowledge(ctx, e.Interaction) }
+		if json.Unmarshal(raw, e) == nil { // else another version of this server has written it
+			c.addEvent(ev, e)
 		}
 	}
-	a.Complete, a.Finalize = a.complete, a.finishInteraction
-	a.ShowPress = func(ctx context.Context, s channel.Pressed) { a.reply(ctx, s.Text()) }
-	a.Delivery = func(*channel.Facts) *kernel.Delivery { return a.delivery() }
-	return a.Run(ctx)
+	return ev.Run(ctx)
 }
 
-// complete adds what the message replies to, and where it was forwarded from.
-func (a *adapter) complete(_ context.Context, f *channel.Facts, policy channel.Policy, _ channel.Identity) (m channel.MentionFacts, quoted []platform.Attachment) {
-	c, e := a.c, a.last
+func (c *Channel) addEvent(ev *platform.Event, e *event) {
+	one := platform.Message{Input: c.input(e), Kind: e.Kind, Files: files(&e.Message), Deleted: e.Deleted}
+	one.Mentions = func(names channel.Names) channel.MentionFacts { return c.mentions(e, names) }
+	if e.Kind == channel.EventLifecycle {
+		one.Edited = e.Message.ID
+	}
+	if one.Kind == channel.EventCommand && !ev.Kernel.HasCommand(ev.Meta.Channel, ev.Meta.Account, one.Input.TextForCommands) {
+		one.Input.TextForCommands = "" // the agent reads what is no command of this server any more
+	}
+	ev.Sender, ev.Place, ev.Reply = c.sender(&e.Message), e.Place, e.replyPlan()
+	ev.Acknowledge, ev.Finalize = nil, nil
+	if i := e.Interaction; i != nil {
+		one.Press = i.Press
+		ev.Acknowledge = func(ctx context.Context) { c.acknowledge(ctx, i) }
+		ev.Finalize = func(ctx context.Context, r channel.Result) error {
+			c.finishInteraction(ctx, e, r)
+			return nil
+		}
+	}
+	ev.Messages = append(ev.Messages, one)
+	ev.Complete = func(_ context.Context, f *channel.Facts, policy channel.Policy, _ channel.Identity) (channel.MentionFacts, []platform.Attachment) {
+		return channel.MentionFacts{}, c.addContext(f, e, policy)
+	}
+	ev.ShowPress = func(ctx context.Context, s channel.Pressed) { c.reply(ctx, e, s.Text()) }
+	ev.Delivery = func(*channel.Facts) *kernel.Delivery { return c.delivery(e) }
+}
+
+// addContext adds what the message replies to, and where it was forwarded from. It returns the files of the message that is replied to.
+func (c *Channel) addContext(f *channel.Facts, e *event, policy channel.Policy) (quoted []platform.Attachment) {
 	if to := e.Message.ReferencedMessage; to != nil && e.Kind == channel.EventMessage {
 		by := c.sender(to)
 		allowed := policy.Sees(e.Place.Kind, by.Identity())
@@ -304,7 +300,7 @@ func (a *adapter) complete(_ context.Context, f *channel.Facts, policy channel.P
 		date := e.Message.MessageSnapshots[0].Message.Timestamp.UTC()
 		f.Supplemental.Forwarded = &channel.Forwarded{FromType: "channel", FromID: e.Message.MessageReference.ChannelID, Date: date}
 	}
-	return m, quoted
+	return quoted
 }
 
 // replyPlan is where the answer goes: to the interaction, to the message, or in a direct conversation just to the channel.

@@ -11,11 +11,12 @@ import (
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/channeltest"
 	"github.com/lingserve/lingserve/channel/discord"
+	"github.com/lingserve/lingserve/channel/platform"
 	"github.com/lingserve/lingserve/tool"
 )
 
 func withCommands(s *discord.Settings) {
-	s.Commands = []discord.Command{{Name: "tape.info", Help: strings.Repeat("long help ", 20)}, {Name: "help", Help: "list the commands"}}
+	s.Commands = []platform.Command{{Name: "tape.info", Help: strings.Repeat("long help ", 20)}, {Name: "help", Help: "list the commands"}}
 }
 
 func command(name string, arguments ...string) map[string]any {

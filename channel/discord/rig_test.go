@@ -108,7 +108,7 @@ func newRig(t *testing.T, o options) *rig {
 	o.place.DMPolicy = cmp.Or(o.place.DMPolicy, channel.PolicyOpen)
 	o.place.GroupPolicy = cmp.Or(o.place.GroupPolicy, channel.PolicyOpen)
 	o.place.Agent = "assistant"
-	tree, err := channel.NewTree(channel.Configuration{Channels: map[string]channel.ChannelPlace{"discord": {AccountPlace: channel.AccountPlace{Place: o.place}}}})
+	tree, err := channel.NewTree(channel.Configuration{{Level: channel.OfChannel, Channel: "discord"}: &o.place})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,44 +13,37 @@ import (
 	"github.com/lingserve/lingserve/channel/platform"
 )
 
-// adapter reads an event for the kernel. An event of several messages is about the last one.
-type adapter struct {
-	*platform.Event
-	c *Channel
-	e *event
+// run runs the turn of an event. One of several messages is about the last one.
+func (c *Channel) run(ctx context.Context, ev *platform.Event) (channel.Result, error) {
+	for _, raw := range ev.Meta.Event.Raws() {
+		e := new(event)
+		if json.Unmarshal(raw, e) == nil && e.Message != nil {
+			c.addEvent(ev, e)
+		}
+	}
+	return ev.Run(ctx)
 }
 
-// run runs the turn of an event.
-func (c *Channel) run(ctx context.Context, ev *platform.Event) (channel.Result, error) {
-	a := &adapter{c: c, Event: ev}
-	for _, raw := range a.Meta.Event.Raws() {
-		e := new(event)
-		if json.Unmarshal(raw, e) != nil || e.Message == nil {
-			continue
-		}
-		kind, _ := e.class()
-		a.e = e
-		one := platform.Message{Input: c.input(e), Kind: kind, Press: e.Press, Files: e.Message.read().files}
-		one.Mentions = func(names channel.Names) channel.MentionFacts { return c.mentions(e.Message, names) }
-		if e.Kind == eventRecall {
-			one.Deleted = []string{e.Message.ID}
-		}
-		a.Messages = append(a.Messages, one)
-	}
-	if a.e != nil {
-		m := a.e.Message
-		a.Sender, a.Reply = c.senderFacts(a.e.Sender), replyPlan(m)
-		a.Place = channel.ConversationFacts{Kind: m.chatKind(), ID: m.Chat, ThreadID: m.Thread, SpaceID: a.e.Tenant}
-		if a.e.Kind == eventRecall {
-			c.known.Add(m.ID, knownMessage{})
-			if m.Thread == "" {
-				a.Place.ThreadID, _ = c.threads.Peek(m.ID)
-			}
+func (c *Channel) addEvent(ev *platform.Event, e *event) {
+	m := e.Message
+	kind, _ := e.class()
+	one := platform.Message{Input: c.input(e), Kind: kind, Press: e.Press, Files: m.read().files}
+	one.Mentions = func(names channel.Names) channel.MentionFacts { return c.mentions(m, names) }
+	ev.Sender, ev.Reply = c.senderFacts(e.Sender), replyPlan(m)
+	ev.Place = channel.ConversationFacts{Kind: m.chatKind(), ID: m.Chat, ThreadID: m.Thread, SpaceID: e.Tenant}
+	if e.Kind == eventRecall {
+		one.Deleted = []string{m.ID}
+		c.known.Add(m.ID, knownMessage{})
+		if m.Thread == "" {
+			ev.Place.ThreadID, _ = c.threads.Peek(m.ID)
 		}
 	}
-	a.Complete, a.ShowPress = a.complete, a.answerPress
-	a.Delivery = func(*channel.Facts) *kernel.Delivery { return c.delivery(a.e.Message) }
-	return a.Run(ctx)
+	ev.Messages = append(ev.Messages, one)
+	ev.Complete = func(ctx context.Context, f *channel.Facts, policy channel.Policy, who channel.Identity) (channel.MentionFacts, []platform.Attachment) {
+		return c.addQuote(ctx, f, e, policy, who)
+	}
+	ev.ShowPress = func(ctx context.Context, s channel.Pressed) { c.answerPress(ctx, e, s) }
+	ev.Delivery = func(*channel.Facts) *kernel.Delivery { return c.delivery(m) }
 }
 
 // input returns the input of an event that is about a conversation.
@@ -70,19 +63,6 @@ func (c *Channel) input(e *event) *channel.Input {
 		in.HasMedia = len(read.files) > 0
 	}
 	return in
-}
-
-// complete adds the message that is replied to.
-func (a *adapter) complete(ctx context.Context, f *channel.Facts, policy channel.Policy, who channel.Identity) (m channel.MentionFacts, _ []platform.Attachment) {
-	var quoted knownMessage
-	if policy.Sees(f.Conversation.Kind, who) != channel.No && a.e.Press == nil { // strangers cause no calls
-		quoted = a.c.readMessage(ctx, a.e.Message.repliedTo())
-	}
-	f.Supplemental.Quote = a.quote(quoted, policy)
-	if quoted.from.IsSelf {
-		m.Implicit = []channel.MentionKind{channel.ReplyToBot}
-	}
-	return m, quoted.files
 }
 
 // senderFacts returns the facts of a sender. Events have no names of senders.
@@ -112,22 +92,25 @@ func (c *Channel) mentions(m *message, names channel.Names) channel.MentionFacts
 	}
 }
 
-// quote returns the facts of the message that is replied to.
-func (a *adapter) quote(quoted knownMessage, policy channel.Policy) *channel.Quote {
-	m := a.e.Message
-	id := m.repliedTo()
-	if id == "" {
-		return nil
+// addQuote adds the message that is replied to.
+func (c *Channel) addQuote(ctx context.Context, f *channel.Facts, e *event, policy channel.Policy, who channel.Identity) (m channel.MentionFacts, files []platform.Attachment) {
+	kind, q := f.Conversation.Kind, &channel.Quote{ID: e.Message.repliedTo()}
+	if q.ID == "" {
+		return m, nil
 	}
-	q := &channel.Quote{ID: id}
-	if !quoted.exists {
-		return q
+	f.Supplemental.Quote = q
+	if e.Press != nil || policy.Sees(kind, who) == channel.No { // strangers cause no calls
+		return m, nil
 	}
-	q.Body, q.Sender, q.SenderAllowed = quoted.text, quoted.from.ID, policy.Sees(m.chatKind(), quoted.from.Identity())
+	quoted := c.readMessage(ctx, q.ID)
+	if quoted.exists {
+		q.Body, q.Sender, q.SenderAllowed = quoted.text, quoted.from.ID, policy.Sees(kind, quoted.from.Identity())
+	}
 	if quoted.from.IsSelf {
-		q.Sender, q.IsSelf, q.SenderAllowed = a.c.self().Name, true, channel.Yes
+		q.Sender, q.IsSelf, q.SenderAllowed = c.self().Name, true, channel.Yes
+		m.Implicit = []channel.MentionKind{channel.ReplyToBot}
 	}
-	return q
+	return m, quoted.files
 }
 
 // knownMessage is a message that was sent or read.
@@ -144,9 +127,6 @@ const readTimeout = 5 * time.Second
 // readMessage returns the message with an id; the zero value if it is deleted, or cannot be read now. An event has only the id of the message that is
 // replied to.
 func (c *Channel) readMessage(ctx context.Context, id string) (found knownMessage) {
-	if id == "" {
-		return found
-	}
 	if m, ok := c.known.Peek(id); ok {
 		return m
 	}

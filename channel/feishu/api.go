@@ -2,7 +2,6 @@ package feishu
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lingserve/lingserve/adapter/wire"
 	"github.com/lingserve/lingserve/channel/platform"
 )
 
@@ -55,12 +55,6 @@ var kindOfCode = map[int]*platform.Kind{
 	99991400: platform.RateLimited, 230020: platform.RateLimited,
 	11232: platform.RateLimited, 11233: platform.RateLimited, 11247: platform.RateLimited,
 	230049: inProgress,
-}
-
-// retryAfter returns how long the platform wants no calls: at least a second.
-func retryAfter(h http.Header) time.Duration {
-	n, _ := strconv.Atoi(cmp.Or(h.Get("X-Ogw-Ratelimit-Reset"), h.Get("Retry-After"))) // 0 if it is missing
-	return time.Duration(min(max(n, 1), 24*60*60)) * time.Second
 }
 
 // response is a response of the platform. Each call has some of the fields.
@@ -187,7 +181,8 @@ func readAnswer(res *http.Response, text []byte, out any) error {
 		e.Kind = platform.KindOfStatus(res.StatusCode)
 	}
 	if e.Kind == platform.RateLimited {
-		e.RetryAfter = retryAfter(res.Header)
+		seconds, _ := strconv.Atoi(res.Header.Get("X-Ogw-Ratelimit-Reset")) // 0 if it is missing
+		e.RetryAfter = max(time.Duration(seconds)*time.Second, wire.RetryAfter(res.Header, time.Now()), time.Second)
 	}
 	return e
 }

@@ -115,12 +115,12 @@ func TestTheChannelPassesTheSuite(t *testing.T) {
 		name    string
 		preview string
 	}{
-		{"cards that are edited", feishu.PreviewEdit},
-		{"cards that are complete", feishu.PreviewOff},
+		{"cards that are edited", platform.PreviewEdit},
+		{"cards that are complete", platform.PreviewOff},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			channeltest.Run(t, channeltest.Fixture{
-				Start: startStage(tt.preview), Groups: true, Redelivers: true, Streams: tt.preview == feishu.PreviewEdit, Bubble: true,
+				Start: startStage(tt.preview), Groups: true, Redelivers: true, Streams: tt.preview == platform.PreviewEdit, Bubble: true,
 			})
 		})
 	}

@@ -7,10 +7,10 @@ import (
 
 // The platform's own examples: of its page on decryption, and of its page on the Encrypt Key.
 func TestThePlatformsExamplesAreDecrypted(t *testing.T) {
-	if got, err := newEventCipher("test key").decrypt("P37w+VZImNgPEO1RBhJ6RtKl7n6zymIbEG1pReEzghk="); err != nil || string(got) != "hello world" {
+	if got, err := encryptKey("test key").decrypt("P37w+VZImNgPEO1RBhJ6RtKl7n6zymIbEG1pReEzghk="); err != nil || string(got) != "hello world" {
 		t.Errorf("got %q, %v", got, err)
 	}
-	got, err := newEventCipher("kudryavka").decrypt("FIAfJPGRmFZWkaxPQ1XrJZVbv2JwdjfLk4jx0k/U1deAqYK3AXOZ5zcHt/cC4ZNTqYwWUW/EoL+b2hW/C4zoAQQ5CeMtbxX2zHjm+E4nX/Aww+FHUL6iuIMaeL2K" +
+	got, err := encryptKey("kudryavka").decrypt("FIAfJPGRmFZWkaxPQ1XrJZVbv2JwdjfLk4jx0k/U1deAqYK3AXOZ5zcHt/cC4ZNTqYwWUW/EoL+b2hW/C4zoAQQ5CeMtbxX2zHjm+E4nX/Aww+FHUL6iuIMaeL2K" +
 		"LxqdtbHRC50vgC2YI7xohnb3KuCNBMUzLiPeNIpVdnYaeteCmSaESb+AZpJB9PExzTpRDzCRv+T6o5vlzaE8UgIneC1sYu85BnPBEMTSuj1ZZzfdQi7ZW992Z4dmJxn9e8FL" +
 		"2VArNm99f5Io3c2O4AcNsQENNKtfAAxVjCqc3mg5jF0nKabA+u/5vrUD76flX1UOF5fzJ0sApG2OEn9wfyPDRBsApn9o+fceF9hNrYBGsdtZrZYyGG387CGOtKsuj8e2E8SN" +
 		"p+Pn4E9oYejOTR+ZNLNi+twxaXVlJhr6l+RXYwEiMGQE9zGFBD6h2dOhKh3W84p1GEYnSRIz1+9/Hp66arjC7RCrhuW5OjCj4QFEQJiwgL45XryxHtiZ7JdAlPmjVsL03Cxx" +
@@ -26,7 +26,7 @@ func FuzzDecrypt(f *testing.F) {
 	f.Add("k", "")
 	f.Add("k", strings.Repeat("A", 64))
 	f.Fuzz(func(t *testing.T, key, text string) {
-		if got, err := newEventCipher(key).decrypt(text); err != nil && (err != errDecrypt || got != nil) {
+		if got, err := encryptKey(key).decrypt(text); err != nil && (err != errDecrypt || got != nil) {
 			t.Fatalf("got %q, %v", got, err)
 		}
 	})

@@ -36,7 +36,7 @@ func grows(texts ...string) agentFunc {
 	}
 }
 
-func withoutPreview(s *feishu.Settings) { s.Preview = feishu.PreviewOff }
+func withoutPreview(s *feishu.Settings) { s.Preview = platform.PreviewOff }
 
 // CH-55
 func TestACardGrowsOnceASecondAndEndsAsTheAnswer(t *testing.T) {

@@ -12,7 +12,6 @@
 package feishu
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,12 +26,6 @@ import (
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/platform"
-)
-
-// Values of [Settings].Preview.
-const (
-	PreviewEdit = "edit" // a card that is edited while the answer is written
-	PreviewOff  = "off"
 )
 
 // DefaultAPI is the address of Feishu. Lark has https://open.larksuite.com.
@@ -53,7 +46,6 @@ type Channel struct {
 	platform.Service
 	s       Settings // checked, with defaults
 	api     platform.API
-	cipher  *eventCipher
 	token   accessToken
 	known   *lru.Cache[string, knownMessage] // messages that were sent or read, by id; the zero value: deleted
 	threads *lru.Cache[string, string]       // thread of a message, which the event of its deletion does not have
@@ -71,8 +63,8 @@ type identity struct {
 // New returns a channel. It checks the settings, and makes no calls.
 func New(s Settings) (*Channel, error) {
 	c := &Channel{s: s}
-	err := c.Init(&c.s.Settings, "feishu", DefaultAPI)
-	if err = cmp.Or(c.s.check(), err); err != nil {
+	c.Init(&c.s.Settings, "feishu", DefaultAPI)
+	if err := c.s.check(); err != nil {
 		return nil, fmt.Errorf("feishu: %w", err)
 	}
 	c.Files.Fetch = c.fetch
@@ -80,14 +72,13 @@ func New(s Settings) (*Channel, error) {
 	c.bot.Store(&identity{})
 	c.known, _ = lru.New[string, knownMessage](1000) // fails only for a size below 1
 	c.threads, _ = lru.New[string, string](10_000)
-	c.cipher = newEventCipher(string(c.s.EncryptKey))
 	c.token.lock = make(chan struct{}, 1)
 	return c, nil
 }
 
 // check sets defaults and reports what is wrong.
 func (s *Settings) check() error {
-	s.Preview, s.AppID = cmp.Or(s.Preview, PreviewEdit), strings.TrimSpace(s.AppID)
+	s.AppID = strings.TrimSpace(s.AppID)
 	for _, secret := range []*platform.Secret{&s.AppSecret, &s.EncryptKey} {
 		*secret = platform.Secret(strings.TrimSpace(string(*secret)))
 	}
@@ -137,11 +128,6 @@ func (c *Channel) readIdentity(ctx context.Context) error {
 func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 	return c.Service.Serve(ctx, q, platform.ServiceOptions{
 		Run: c.run, Identify: c.readIdentity, Lasting: []*platform.Kind{badApp, wrongServer}, Bot: c.About,
-		Sender: kernel.Sender{
-			Send: func(ctx context.Context, out channel.Outbound) (channel.Receipt, error) {
-				return c.deliver(ctx, &out.Block)
-			},
-			Repeatable: func(_ channel.Outbound, age time.Duration) bool { return age < uuidLife },
-		},
+		Sender: kernel.Sender{Send: c.poster(nil).Send, Repeatable: func(_ channel.Outbound, age time.Duration) bool { return age < uuidLife }},
 	})
 }

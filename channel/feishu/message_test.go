@@ -12,6 +12,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/feishu"
+	"github.com/lingserve/lingserve/channel/platform"
 	"github.com/lingserve/lingserve/internal/fakefeishu"
 )
 
@@ -149,7 +150,7 @@ func TestAReplyToTheBotIsKnownAfterARestart(t *testing.T) {
 // In groups the answer is a reply. A topic has its own session.
 func TestTheAnswerGoesWhereTheMessageCameFrom(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := setup(t, options{change: func(s *feishu.Settings) { s.Preview = feishu.PreviewOff }})
+		r := setup(t, options{change: func(s *feishu.Settings) { s.Preview = platform.PreviewOff }})
 		r.serve(t)
 		r.say(t, fakefeishu.Said{Chat: private, From: ann, Text: "hi"})
 		inGroup := r.mention(t, fakefeishu.Said{Text: "hi"})

@@ -116,11 +116,11 @@ func (c *Channel) verify(h http.Header, body []byte) (*envelope, bool) {
 	var outer struct {
 		Encrypt string `json:"encrypt"`
 	}
-	isSigned := h.Get(headerSignature) != ""
-	if json.Unmarshal(body, &outer) != nil || isSigned && !c.cipher.hasSigned(h, body) {
+	key, isSigned := encryptKey(c.s.EncryptKey), h.Get(headerSignature) != ""
+	if json.Unmarshal(body, &outer) != nil || isSigned && !key.hasSigned(h, body) {
 		return nil, false
 	}
-	plain, err := c.cipher.decrypt(outer.Encrypt)
+	plain, err := key.decrypt(outer.Encrypt)
 	all := new(envelope)
 	if err != nil || json.Unmarshal(plain, all) != nil || !isSigned && !all.isChallenge() {
 		return nil, false
@@ -139,30 +139,23 @@ func respond(w http.ResponseWriter, v any) {
 	_ = json.NewEncoder(w).Encode(v) // if the connection is closed, the platform sends the event again
 }
 
-// eventCipher decrypts events and checks their signatures. Events are base64 of an IV and AES-256-CBC blocks with the padding of PKCS#7,
-// under the SHA-256 of the app's Encrypt Key.
-type eventCipher struct {
-	key   string
-	block cipher.Block
-}
-
-func newEventCipher(key string) *eventCipher {
-	sum := sha256.Sum256([]byte(key))
-	block, _ := aes.NewCipher(sum[:]) // 32 bytes are a valid key
-	return &eventCipher{key: key, block: block}
-}
+// encryptKey is the Encrypt Key of the app, which decrypts events and checks their signatures. Events are base64 of an IV and AES-256-CBC
+// blocks with the padding of PKCS#7, under the SHA-256 of the key.
+type encryptKey string
 
 // errDecrypt is the error for every fault of an encrypted text: a sender must not learn which one it is.
 var errDecrypt = errors.New("feishu: the event cannot be decrypted with this encrypt_key")
 
 // decrypt decrypts a text.
-func (c *eventCipher) decrypt(encrypted string) ([]byte, error) {
+func (k encryptKey) decrypt(encrypted string) ([]byte, error) {
 	data, err := base64.StdEncoding.DecodeString(encrypted)
 	if err != nil || len(data) < 2*aes.BlockSize || len(data)%aes.BlockSize != 0 {
 		return nil, errDecrypt
 	}
 	iv, body := data[:aes.BlockSize], data[aes.BlockSize:]
-	cipher.NewCBCDecrypter(c.block, iv).CryptBlocks(body, body)
+	key := sha256.Sum256([]byte(k))
+	block, _ := aes.NewCipher(key[:]) // 32 bytes are a valid key
+	cipher.NewCBCDecrypter(block, iv).CryptBlocks(body, body)
 	padding := body[len(body)-1]
 	text, ok := bytes.CutSuffix(body, bytes.Repeat([]byte{padding}, int(padding)))
 	if !ok || padding < 1 || padding > aes.BlockSize {
@@ -172,10 +165,10 @@ func (c *eventCipher) decrypt(encrypted string) ([]byte, error) {
 }
 
 // hasSigned reports whether the headers have a recent signature of the body.
-func (c *eventCipher) hasSigned(h http.Header, body []byte) bool {
+func (k encryptKey) hasSigned(h http.Header, body []byte) bool {
 	timestamp := h.Get(headerTimestamp)
 	sum := sha256.New()
-	sum.Write([]byte(timestamp + h.Get(headerNonce) + c.key))
+	sum.Write([]byte(timestamp + h.Get(headerNonce) + string(k)))
 	sum.Write(body)
 	want := hex.EncodeToString(sum.Sum(nil))
 	return subtle.ConstantTimeCompare([]byte(want), []byte(h.Get(headerSignature))) == 1 && isRecent(timestamp)

@@ -166,9 +166,9 @@ var stopTexts = map[channel.Reason]string{
 
 // rateText says how many messages are answered in a minute, and when the next one is.
 func (p *pass) rateText() string {
-	limit, who := p.policy.Limits.SenderRate.PerMinute, "you can send"
+	limit, who := p.policy.SenderRate, "you can send"
 	if strings.HasSuffix(p.result.Setting, channel.KeyChatRate) {
-		limit, who = p.policy.Limits.ChatRate.PerMinute, "this conversation can have"
+		limit, who = p.policy.ChatRate, "this conversation can have"
 	}
 	return fmt.Sprintf("This message was not answered: %s %d per minute. Please send it again in %d s.", who, limit, int(p.result.RetryAfter.Seconds())+1)
 }

@@ -86,7 +86,6 @@ type sink struct {
 	shown      string  // text of the preview; "" if another process has shown it
 	noPreview  bool    // it is not known whether a preview stands there: another one would be a second
 	warned     bool    // of previews
-	isNext     bool    // no earlier reply to the target waits
 	signed     bool    // a sign of work may have to be removed
 	failedWork bool
 }
@@ -107,7 +106,9 @@ func (p *pass) newSink(ctx context.Context, d *Delivery, cancel context.CancelCa
 }
 
 // final reports whether the turn must not run again, and its failure needs no notice.
-func (s *sink) final() bool { return s.progress.Visible || s.unknown || s.queued || s.gone != nil }
+func (s *sink) final() bool {
+	return s.progress.Visible || s.unknown || s.queued || s.gone != nil
+}
 
 // Emit implements [channel.Sink]. It waits for the end of an answer to be sent, so that the next turn of the session follows it. An error is stored until
 // the end of the turn; only the first is sent.
@@ -185,28 +186,6 @@ func (s *sink) dropPreview() {
 	}
 }
 
-// Do implements [channel.Sink].
-func (s *sink) Do(ctx context.Context, b channel.Block, send func(context.Context) (channel.Receipt, error)) (channel.Receipt, error) {
-	if s.off {
-		return channel.Receipt{State: channel.Suppressed}, nil
-	}
-	r, err, done := channel.Receipt{State: channel.NotSent}, error(nil), make(chan struct{})
-	failed := s.put(false, func() {
-		defer close(done)
-		if err = s.ready(ctx); err != nil {
-			err = &channel.NotSentError{Err: err}
-			return
-		}
-		r, err = s.call(ctx, send)
-		s.count(b.Kind, r)
-	})
-	if failed != nil {
-		return r, &channel.NotSentError{Err: failed}
-	}
-	<-done
-	return r, err
-}
-
 // loop sends blocks, and between them shows that work goes on and what the next block will be, until the turn ends.
 func (s *sink) loop() {
 	defer s.rest()
@@ -244,7 +223,7 @@ func (s *sink) loop() {
 
 // work shows that work goes on, until its first error.
 func (s *sink) work() {
-	if s.d.Working == nil || s.progress.Visible || s.failedWork || s.ready(s.ctx) != nil {
+	if s.d.Working == nil || s.progress.Visible || s.failedWork || s.ready() != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, cmp.Or(s.d.WorkingEvery, workingEvery)) // blocks wait meanwhile
@@ -267,16 +246,14 @@ func (s *sink) rest() {
 // showPreview shows the newest text of the block that is open, and returns how long the next preview waits.
 func (s *sink) showPreview(text channel.Payload) (pause time.Duration) {
 	pause = cmp.Or(s.d.PreviewEvery, previewEvery)
-	if s.noPreview || s.shown == text.Text || s.ready(s.ctx) != nil {
+	if s.noPreview || s.shown == text.Text || s.ready() != nil {
 		return pause
 	}
 	b, before := s.block(channel.ReplyBlock, text), s.progress.Preview
-	if s.mustWait(&b) {
-		return pause
-	}
-	r, err := s.call(s.ctx, func(ctx context.Context) (channel.Receipt, error) {
+	r, err := s.p.k.send(s.ctx, s.p.facts, func(ctx context.Context) (channel.Receipt, error) {
 		return s.d.Preview(ctx, b, *cmp.Or(before, &channel.Receipt{}))
 	})
+	s.sent(r, err)
 	if r.State.Seen() {
 		s.shown = text.Text
 		s.rest()
@@ -295,19 +272,8 @@ func (s *sink) showPreview(text channel.Payload) (pause time.Duration) {
 	}
 	if not, ok := errors.AsType[*channel.NotSentError](err); ok {
 		pause = max(pause, not.RetryAfter)
-		s.p.busyUntil = time.Now().Add(not.RetryAfter)
 	}
 	return pause
-}
-
-// mustWait reports whether an earlier reply to the same target waits: the preview would be above it.
-func (s *sink) mustWait(b *channel.Block) bool {
-	if s.isNext || !s.p.storesEnd() {
-		return false
-	}
-	waits, err := s.p.k.Store.ReplyWaits(s.ctx, channel.TargetName(&channel.Outbound{Channel: s.p.facts.Channel, Account: s.p.facts.Account, Block: *b}))
-	s.isNext = !waits && err == nil
-	return !s.isNext
 }
 
 // block returns the next block of the turn, which replaces the preview, if there is one.
@@ -335,9 +301,10 @@ func (s *sink) deliver(kind channel.ReplyKind, p channel.Payload) {
 		b.Preview = nil
 	}
 	r, err := s.send(&b)
-	s.count(b.Kind, r)
+	s.unknown = s.unknown || r.State == channel.UnknownWhether
 	if r.State.Seen() {
 		s.rest()
+		s.count(b.Kind)
 	}
 	switch {
 	case q != nil && r.State.Seen():
@@ -354,22 +321,12 @@ func (s *sink) deliver(kind channel.ReplyKind, p channel.Payload) {
 }
 
 // ready returns why nothing can be sent now.
-func (s *sink) ready(ctx context.Context) error {
-	switch {
-	case s.gone != nil:
-		return s.gone
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case s.ctx.Err() != nil:
-		return context.Cause(s.ctx)
-	}
-	return nil
-}
+func (s *sink) ready() error { return cmp.Or(s.gone, context.Cause(s.ctx)) }
 
 // send sends a block, or has it stored until it is sent. What is about to be sent is stored before.
 func (s *sink) send(b *channel.Block) (r channel.Receipt, err error) {
 	notSent := channel.Receipt{State: channel.NotSent}
-	if err := s.ready(s.ctx); err != nil {
+	if err := s.ready(); err != nil {
 		return notSent, &channel.NotSentError{Err: err}
 	}
 	before := *s.progress
@@ -412,13 +369,6 @@ func (s *sink) sendEnd(ctx context.Context, o channel.Outcome, b *channel.Block)
 	r, held, err := s.p.sendBlock(ctx, o, b)
 	s.queued = s.queued || held
 	s.leave(err)
-	s.sent(r, err)
-	return r, err
-}
-
-// call makes a call of the platform.
-func (s *sink) call(ctx context.Context, send func(context.Context) (channel.Receipt, error)) (channel.Receipt, error) {
-	r, err := s.p.k.send(ctx, s.p.facts, send)
 	s.sent(r, err)
 	return r, err
 }
@@ -515,14 +465,11 @@ func (s *sink) leaveNothingOpen(ctx context.Context) {
 const unsureNotice = "A part of this answer may be missing, because the platform did not confirm it. If it is, please ask again."
 
 // count adds a block to what the turn has sent.
-func (s *sink) count(kind channel.ReplyKind, r channel.Receipt) {
-	switch {
-	case r.State == channel.UnknownWhether:
-		s.unknown = true
-	case !r.State.Seen():
-	case kind == channel.ReplyTool:
+func (s *sink) count(kind channel.ReplyKind) {
+	switch kind {
+	case channel.ReplyTool:
 		s.counts.Tool++
-	case kind == channel.ReplyFinal:
+	case channel.ReplyFinal:
 		s.counts.Final++
 	default:
 		s.counts.Block++

@@ -81,11 +81,7 @@ func TestModeNoneSendsNothing(t *testing.T) {
 	s.delivery = s.platform.delivery("preview", "working", "rest", "settle")
 	r, err := runScript(t, s, func(ctx context.Context, sink channel.Sink) error {
 		sink.Preview(channel.Payload{Text: "a"})
-		r, err := sink.Do(ctx, channel.Block{}, func(context.Context) (channel.Receipt, error) { return s.platform.call("own") })
-		if r.State != channel.Suppressed {
-			t.Errorf("got %v", r)
-		}
-		return errors.Join(err, emitTexts("a", "!b")(ctx, sink))
+		return emitTexts("a", "!b")(ctx, sink)
 	})
 	if err != nil || r.Outcome != channel.OutcomeSilent || len(s.platform.requests()) != 0 {
 		t.Errorf("got %s, %v, calls %q", r.Outcome, err, s.platform.requests())
@@ -173,10 +169,6 @@ func TestACanceledTurnSendsNothingMore(t *testing.T) {
 		late.Preview(channel.Payload{Text: "x"})
 		if err := late.Emit(t.Context(), channel.ReplyBlock, channel.Payload{Text: "x"}); err == nil {
 			t.Error("a block is taken after the end")
-		}
-		r2, err := late.Do(t.Context(), channel.Block{}, func(context.Context) (channel.Receipt, error) { return s.platform.call("own") })
-		if err == nil || r2.State != channel.NotSent {
-			t.Errorf("got %v, %v for a send after the end", r2, err)
 		}
 		want(t, "calls", s.platform.requests(), []string{"send a"})
 	})
@@ -443,7 +435,7 @@ type action struct {
 func TestOrderHoldsAndNothingIsSentTwiceWhateverHappens(t *testing.T) {
 	actions := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) action {
 		return action{
-			rapid.SampledFrom([]string{"text", "text", "text", "tool", "final", "own", "preview", "preview", "wait", "cancel"}).Draw(t, "what"),
+			rapid.SampledFrom([]string{"text", "text", "text", "tool", "final", "preview", "preview", "wait", "cancel"}).Draw(t, "what"),
 			rapid.SampledFrom([]string{"", "", "", "", "", "unsent", "unknown", "partial", "permanent", "panic", "slow"}).Draw(t, "fault"),
 		}
 	}), 1, 40)
@@ -502,12 +494,6 @@ func runActions(ctx context.Context, list []action) (wrong []string) {
 				if i%4 == 0 { // seldom, else little happens
 					cancel()
 				}
-				continue
-			case "own":
-				_, _ = sink.Do(ctx, channel.Block{Kind: channel.ReplyTool}, func(context.Context) (channel.Receipt, error) {
-					taken = append(taken, text)
-					return s.platform.call("send %s", text)
-				})
 				continue
 			case "tool":
 				kind = channel.ReplyTool

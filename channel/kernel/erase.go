@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/lingserve/lingserve/channel"
 )
@@ -14,16 +15,12 @@ import (
 // The conversations of a session are those that the recorder knows, and the one that its name stands for.
 func (k *Kernel) Erase(ctx context.Context, session string) error {
 	k.init()
-	places := map[channel.WindowKey]bool{}
-	known, err := k.Recorder.Places(ctx, session)
-	for _, p := range known {
-		places[p] = true
-	}
-	if p, ok := channel.PlaceNamed(session); ok {
-		places[p] = true
+	places, err := k.Recorder.Places(ctx, session)
+	if p, ok := channel.PlaceNamed(session); ok && !slices.Contains(places, p) {
+		places = append(slices.Clip(places), p)
 	}
 	var lanes []string
-	for p := range places {
+	for _, p := range places {
 		for _, thread := range []string{p.Thread, channel.ThreadOfInteractions} {
 			lanes = append(lanes, channel.EventKey{Channel: p.Channel, Account: p.Account, Conversation: p.Conversation, Thread: thread}.String())
 		}

@@ -172,11 +172,11 @@ func ExampleKernel_RunPrepared() {
 			return nil
 		},
 		Dispatch: func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
-			_, err := t.Sink.Do(ctx, channel.Block{Kind: channel.ReplyFinal}, func(context.Context) (channel.Receipt, error) {
-				fmt.Println("a card with", t.Context.BodyForAgent)
-				return channel.Receipt{MessageIDs: []string{"7"}}, nil
-			})
-			return channel.DispatchResult{}, err
+			if t.Context.ObserveOnly { // nothing may be seen
+				return channel.DispatchResult{}, nil
+			}
+			fmt.Println("a card with", t.Context.BodyForAgent)
+			return channel.DispatchResult{Final: 1}, nil
 		},
 	})
 	fmt.Println(r.Outcome, r.Dispatch.Final, err)

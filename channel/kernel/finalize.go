@@ -77,7 +77,13 @@ func (p *pass) finalize(ctx context.Context) {
 	}
 	part(finalizeTimeout+channel.LoaderTimeout, p.writeHistory)
 	p.endEvent(ctx)
-	part(finalizeTimeout, p.trackSession)
+	if p.recorded != nil && p.turn.Record.TrackTask != nil {
+		part(finalizeTimeout, func(ctx context.Context) error {
+			const failed = "the task of a recorded session failed" // which does not change the turn
+			p.attempt(ctx, channel.StageFinalize, failed, func() error { return p.turn.Record.TrackTask(ctx, *p.recorded) })
+			return nil
+		})
+	}
 	if p.turn != nil && p.turn.OnFinalize != nil {
 		part(finalizeTimeout, func(ctx context.Context) error { return p.turn.OnFinalize(ctx, r) })
 	}
@@ -91,14 +97,6 @@ func (p *pass) finalize(ctx context.Context) {
 	}
 	p.trace(ctx, t)
 	p.join(channel.StageFinalize, err)
-}
-
-// trackSession runs the task of a recorded session. Its failure does not change the turn.
-func (p *pass) trackSession(ctx context.Context) error {
-	if p.recorded != nil && p.turn.Record.TrackTask != nil {
-		p.attempt(ctx, channel.StageFinalize, "the task of a recorded session failed", func() error { return p.turn.Record.TrackTask(ctx, *p.recorded) })
-	}
-	return nil
 }
 
 // acknowledge tells the caller what to answer its platform, once.

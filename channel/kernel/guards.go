@@ -88,12 +88,11 @@ func (g *guards) personWrote(f *channel.Facts) {
 // rate counts a message against the rates of its sender and its conversation, unless one of them is used up: then it returns how long to wait, and the
 // setting of the rate.
 func (g *guards) rate(f *channel.Facts, p *channel.Policy) (setting string, wait time.Duration) {
-	sender, chat := p.Limits.SenderRate, p.Limits.ChatRate
+	sender, chat := ratelimit.Rate{PerMinute: p.SenderRate, Burst: max(p.SenderBurst, 1)}, ratelimit.Rate{PerMinute: p.ChatRate}
 	who, place := senderKey{f.Channel, f.Account, f.Sender.ID}, placeOf(f)
 	if who.sender == "" {
 		sender.PerMinute = 0
 	}
-	sender.Burst = max(sender.Burst, 1)
 	g.rates.Lock()
 	defer g.rates.Unlock()
 	setting, wait = p.Sources[channel.KeySenderRate], g.senders.Wait(who, sender)

@@ -8,6 +8,7 @@
 package kernel
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -79,30 +80,13 @@ type Turn struct {
 
 func (k *Kernel) init() {
 	k.once.Do(func() {
-		if k.Log == nil {
-			k.Log = slog.New(slog.DiscardHandler)
-		}
-		if k.Window == nil {
-			k.Window = channel.NewWindow(nil, channel.WindowOptions{Log: k.Log})
-		}
-		if k.Recorder == nil {
-			k.Recorder = channel.NewSessions(nil)
-		}
-		if k.Settings == nil {
-			k.Settings = noSettings{}
-		}
-		if k.Observer == nil {
-			k.Observer = channel.NewSlogObserver(k.Log)
-		}
+		k.Log = cmp.Or(k.Log, slog.New(slog.DiscardHandler))
+		k.Window = cmp.Or(k.Window, channel.NewWindow(nil, channel.WindowOptions{Log: k.Log}))
+		k.Recorder = cmp.Or[Recorder](k.Recorder, channel.NewSessions(nil))
+		k.Settings = cmp.Or[channel.Settings](k.Settings, new(channel.Tree))
+		k.Observer = cmp.Or[channel.Observer](k.Observer, channel.NewSlogObserver(k.Log))
 		k.guards.init()
 	})
-}
-
-// noSettings admit no one.
-type noSettings struct{}
-
-func (noSettings) Policy(channel.PolicyQuery) channel.Policy {
-	return channel.Policy{ErrorNotice: true}
 }
 
 // Run turns an event into a turn. ctx is the life of the turn.

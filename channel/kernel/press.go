@@ -18,11 +18,9 @@ func (k *Kernel) PressTurn(f channel.Facts, p channel.Press, show func(context.C
 		if d, ok := k.Agent.(channel.Decider); ok && t.Context.CommandAuthorized && !t.Context.ObserveOnly {
 			state = d.Decide(ctx, t, p)
 		}
-		// The answer is no message, so it takes nothing from the window.
-		_, _ = t.Sink.Do(ctx, channel.Block{Kind: channel.ReplyTool}, func(ctx context.Context) (channel.Receipt, error) {
+		if !t.Context.ObserveOnly {
 			show(ctx, state)
-			return channel.Receipt{State: channel.Suppressed}, nil
-		})
-		return channel.DispatchResult{NoReply: true}, nil
+		}
+		return channel.DispatchResult{NoReply: true}, nil // what was shown is no message, so it takes nothing from the window
 	}}
 }

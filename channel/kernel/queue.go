@@ -38,7 +38,6 @@ type Store interface {
 	PostponeReply(_ context.Context, id int64, replica string, due time.Time, unsure bool) error
 	ReplaceReply(_ context.Context, id int64, replica string, block []byte) error
 	EndReply(_ context.Context, id int64, replica string) error
-	ReplyWaits(_ context.Context, target string) (bool, error)
 }
 
 // QueueOptions are for [NewQueue]. Replica is required.

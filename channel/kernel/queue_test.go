@@ -139,7 +139,8 @@ func TestAFailedTurnIsRetriedAndThenTheSenderGetsANotice(t *testing.T) {
 				var times []time.Duration
 				ids := map[string]bool{}
 				s := start(t, d, "a", &platform{}, nil, func(s *process, _ *kernel.QueueOptions) {
-					s.kernel.Settings.(*openSettings).policy.Limits.SenderRate = channel.Rate{PerMinute: 1, Burst: 2}
+					policy := &s.kernel.Settings.(*openSettings).policy
+					policy.SenderRate, policy.SenderBurst = 1, 2
 					s.kernel.Agent = agentWithoutPlace(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 						if turn.Context.BodyForAgent == "next" {
 							turn.Queued()

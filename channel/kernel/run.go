@@ -34,7 +34,6 @@ type pass struct {
 	recorded  *channel.Row      // nil: none was stored
 	snapshot  *channel.Snapshot // of the window that the agent sees
 	sink      *sink             // of the dispatch; nil before
-	busyUntil time.Time         // the platform asked to wait, when it refused a preview
 
 	result   channel.Result
 	err      error // of the first stage that failed
@@ -68,10 +67,6 @@ const prepared = 4
 
 func drop(r channel.Reason) channel.Admission {
 	return channel.Admission{Kind: channel.Drop, Reason: r}
-}
-
-func handled(r channel.Reason) channel.Admission {
-	return channel.Admission{Kind: channel.Handled, Reason: r}
 }
 
 func (k *Kernel) begin(m Meta) *pass {
@@ -190,7 +185,7 @@ func (p *pass) classify(ctx context.Context) (channel.Admission, error) {
 		p.acknowledge(ctx)
 	}
 	if !p.result.Class.CanStartAgentTurn {
-		return handled(channel.ReasonNotATurn), nil
+		return channel.Admission{Kind: channel.Handled, Reason: channel.ReasonNotATurn}, nil
 	}
 	return channel.Admission{}, nil
 }

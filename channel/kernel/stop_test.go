@@ -78,11 +78,11 @@ func TestAStoppedMessageHasOneNoticeOrIsInTheLog(t *testing.T) {
 		operator string // in the log; "": not checked
 	}{
 		"the sender's rate": {
-			policy(func(p *channel.Policy) { p.Limits.SenderRate = channel.Rate{PerMinute: 2, Burst: 1} }), "", 5,
+			policy(func(p *channel.Policy) { p.SenderRate = 2 }), "", 5,
 			"you can send 2 per minute. Please send it again in ", "setting=channels.fake.limits.sender_rate",
 		},
 		"the conversation's rate": {
-			policy(func(p *channel.Policy) { p.Limits.ChatRate = channel.Rate{PerMinute: 1} }), "", 5,
+			policy(func(p *channel.Policy) { p.ChatRate = 1 }), "", 5,
 			"this conversation can have 1 per minute", "setting=channels.fake.limits.chat_rate",
 		},
 		"a command without a role": {func(*stopRig) {}, ",help", 0, "You may not use commands here.", "reason=command_not_allowed"},
@@ -149,7 +149,7 @@ func boolInt(b bool) int {
 func TestASenderWhoWaitsAsTheNoticeSaysIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStops()
-		s.settings.policy.Limits.SenderRate = channel.Rate{PerMinute: 2, Burst: 1}
+		s.settings.policy.SenderRate = 2
 		for range 2 {
 			before := len(s.notices())
 			s.send("one")
@@ -310,7 +310,7 @@ func TestAPressPassesTheGatesOfItsCommand(t *testing.T) {
 // CH-82
 func TestMessagesAtTheSameTimeStayWithinTheBurst(t *testing.T) {
 	s := newStops()
-	s.settings.policy.Limits.SenderRate = channel.Rate{PerMinute: 1, Burst: 1}
+	s.settings.policy.SenderRate = 1
 	for round := range 500 {
 		var may atomic.Int32
 		var all sync.WaitGroup

@@ -61,19 +61,10 @@ func cutIndex(text string, limit int, unit Unit) int {
 		_, size := utf8.DecodeRuneInString(head[i:])
 		return i + size
 	}
-	if joining.MatchString(text[end:]) || strings.HasSuffix(head, "\u200d") {
-		if i := lastCharacter.FindStringIndex(head); i != nil && i[0] > 0 {
-			return i[0]
-		}
-	}
 	return end
 }
 
-var (
-	sentences     = regexp.MustCompile(`(?s)^.*(?:[。！？…]|[.!?]["')\]”’»]*[ \t])`)
-	joining       = regexp.MustCompile(`^[\pM\x{200d}\x{fe0f}\x{1f3fb}-\x{1f3ff}]`) // marks that belong to the character before
-	lastCharacter = regexp.MustCompile(`(?s).(?:[\pM\x{fe0f}\x{1f3fb}-\x{1f3ff}]|\x{200d}.?)*$`)
-)
+var sentences = regexp.MustCompile(`(?s)^.*(?:[。！？…]|[.!?]["')\]”’»]*[ \t])`)
 
 // fit returns the length of the longest beginning of text that has at most limit units, and at least one character.
 func fit(text string, limit int, unit Unit) int {

@@ -6,6 +6,5 @@
 //   - Characters that a platform would read as markup are escaped. A model cannot write a message that the platform refuses, and only
 //     what it writes as a link becomes one.
 //   - Each piece is complete: bold text, quotes and code that go over a cut are closed before it and opened again after it.
-//   - All functions are pure. Their time is linear in the length of the text, also for hostile texts: the Markdown parser's time is
-//     not, so it gets long documents in parts.
+//   - All functions are pure. Their time is bounded, also for hostile texts: a huge document is text without marks.
 package markup

@@ -61,8 +61,8 @@ func Pieces(markdown string, to Format, l Limit) []Piece {
 }
 
 // Cut cuts a plain text into pieces of at most limit units: between paragraphs if possible, else lines, sentences, words, and last
-// characters, but not between a character and its combining marks unless the limit is too small for both. White space at a cut is
-// dropped, and so are blank pieces. A character that is larger than the limit is a piece. A limit of 0 or less is no limit.
+// characters. White space at a cut is dropped, and so are blank pieces. A character that is larger than the limit is a piece. A limit of 0
+// or less is no limit.
 func Cut(text string, limit int, unit Unit) []string {
 	var pieces []string
 	for _, part := range cut(runs{{text: text}}.trim(), Plain, Limit{N: limit, Unit: unit}) {
@@ -73,11 +73,6 @@ func Cut(text string, limit int, unit Unit) []string {
 
 // Literal returns Markdown that shows a line of text unchanged.
 func Literal(line string) string { return literal.Replace(line) }
-
-// Escape escapes plain text so that a format shows it unchanged.
-func Escape(text string, to Format) string {
-	return write(runs{{text: text}}, to)
-}
 
 // Unit measures a text in the unit of a platform's limit. The size of two texts, joined, must be the sum of their sizes.
 type Unit func(string) int

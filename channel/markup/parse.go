@@ -1,10 +1,8 @@
 package markup
 
 import (
-	"bufio"
 	"cmp"
 	"encoding/json"
-	"html"
 	"iter"
 	"regexp"
 	"strconv"
@@ -13,8 +11,8 @@ import (
 
 	"github.com/yuin/goldmark/ast"
 	east "github.com/yuin/goldmark/extension/ast"
-	goldmarkhtml "github.com/yuin/goldmark/renderer/html"
 	"github.com/yuin/goldmark/text"
+	"github.com/yuin/goldmark/util"
 )
 
 // maxColumn is the width to which the cells of a column are filled up.
@@ -31,24 +29,16 @@ var (
 // parse turns Markdown into runs of visible text.
 func parse(source string, to Format) runs {
 	source = strings.ToValidUTF8(lineEnds.Replace(source), "\ufffd")
-	var out runs
-	if isDocument(source) {
-		out.add(source, style{block: true, lang: "json"})
-		return out.trim()
+	w := walker{source: []byte(source), to: to}
+	switch {
+	case isDocument(source):
+		w.out.add(source, style{block: true, lang: "json"})
+	case isHuge(source):
+		w.out.add(source, style{})
+	default:
+		w.blocks(markdown.Parse(text.NewReader(w.source)), style{})
 	}
-	for _, part := range sections(source) {
-		w := walker{source: []byte(part.text), to: to}
-		if part.plain {
-			w.out.add(strings.TrimRight(part.text, "\n"), style{})
-		} else {
-			w.blocks(markdown.Parse(text.NewReader(w.source)), style{})
-		}
-		if len(w.out) > 0 && len(out) > 0 {
-			out.add("\n\n", style{})
-		}
-		out.append(w.out)
-	}
-	return out.trim()
+	return w.out.trim()
 }
 
 // isDocument reports whether a text is a JSON document of several lines, such as the result of a workflow. Markdown would remove
@@ -272,23 +262,11 @@ func (w *walker) link(n ast.Node, destination string, s style) {
 
 // linkable reports whether a format can link to an address.
 func linkable(to string, format Format) bool {
-	switch format {
-	case Plain:
-		return false
-	case FeishuCard, Discord:
-		return webAddress.MatchString(to)
-	}
-	return webAddress.MatchString(to) || otherAddress.MatchString(to)
+	other := format == TelegramHTML || format == SlackMrkdwn
+	return format != Plain && webAddress.MatchString(to) || other && otherAddress.MatchString(to)
 }
 
 // unescape resolves backslashes and entities.
 func unescape(source string) string {
-	if !strings.ContainsAny(source, `\&`) {
-		return source
-	}
-	var b strings.Builder
-	w := bufio.NewWriter(&b)
-	goldmarkhtml.DefaultWriter.Write(w, []byte(source))
-	_ = w.Flush() // a Builder has no errors
-	return html.UnescapeString(b.String())
+	return string(util.UnescapePunctuations(util.ResolveEntityNames(util.ResolveNumericReferences([]byte(source)))))
 }

@@ -161,7 +161,7 @@ func (e *Event) addMedia(ctx context.Context, f *channel.Facts, quoted []Attachm
 	if f.Supplemental.Quote != nil {
 		f.Supplemental.Quote.Media = factsOf(quoted)
 	}
-	if len(local)+len(quoted) == 0 || !channel.LetsIn(f) {
+	if len(local)+len(quoted) == 0 || channel.Evaluate(*f).Admission.Stops() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, channel.LoaderTimeout)

@@ -173,11 +173,6 @@ func (m *Manager) Names() []string {
 	return names
 }
 
-// Pending counts the events that have not ended and the replies that are to be sent, by channel.
-func (m *Manager) Pending(ctx context.Context) (events, replies map[string]int, err error) {
-	return m.Kernel.Store.Pending(ctx)
-}
-
 // Drain ends the channels: they take nothing more, and leave running turns to another process after the grace period. It returns when all have ended.
 func (m *Manager) Drain() {
 	m.stop()
@@ -199,8 +194,12 @@ func (m *Manager) Close() error {
 }
 
 // Admits reports whether a channel admits any sender.
-func Admits(ch channel.ChannelPlace) bool {
-	return slices.ContainsFunc(ch.Places(), func(p channel.Place) bool {
-		return p.DMPolicy != "" && p.DMPolicy != channel.PolicyDisabled || p.GroupPolicy != "" && p.GroupPolicy != channel.PolicyDisabled
-	})
+func Admits(c channel.Configuration, name string) bool {
+	for n, p := range c {
+		dm, group := cmp.Or(p.DMPolicy, channel.PolicyDisabled), cmp.Or(p.GroupPolicy, channel.PolicyDisabled)
+		if n.Channel == name && (dm != channel.PolicyDisabled || group != channel.PolicyDisabled) {
+			return true
+		}
+	}
+	return false
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
+	"github.com/lingserve/lingserve/tool"
 )
 
 // Settings are those that the channel of every chat platform has. Who may talk is for package channel. Package config checks choices and addresses.
@@ -34,6 +35,22 @@ type Settings struct {
 	Log      *slog.Logger  // nil is silent
 }
 
+// What is shown of an answer before it is finished.
+const (
+	PreviewEdit = "edit" // a message that grows
+	PreviewOff  = "off"
+)
+
+// Command is a command of the server, which people see when they type a slash.
+type Command struct {
+	Name string // such as tape.info
+	Help string
+	Role tool.Role // that it needs
+}
+
+// SlashName is the name of the command on platforms that take no points.
+func (c *Command) SlashName() string { return strings.ReplaceAll(c.Name, ".", "_") }
+
 // Service is how a channel serves: from knowing who the bot is until its end, or until the platform says that its token is invalid. Call Init first.
 type Service struct {
 	Log   *slog.Logger // names the channel
@@ -48,7 +65,7 @@ type Service struct {
 }
 
 // Init fills in the settings that are missing. name is that of the platform, and api the base of its addresses. The settings are not copied.
-func (s *Service) Init(o *Settings, name, api string) (err error) {
+func (s *Service) Init(o *Settings, name, api string) {
 	o.Name, o.API = cmp.Or(o.Name, name), strings.TrimRight(cmp.Or(o.API, api), "/")
 	if o.State == nil {
 		o.State = channel.NewTexts()
@@ -59,11 +76,8 @@ func (s *Service) Init(o *Settings, name, api string) (err error) {
 	s.HTTP, s.closeIdle = NewClient(o.Client, o.ProxyEnv)
 	s.Files = &MediaStore{Prefix: name + "-", Limit: cmp.Or(o.MaxMedia, defaultMaxMedia), Log: s.Log}
 	if o.Media != "" {
-		if s.Files.Dir, err = filepath.Abs(o.Media); err != nil {
-			return fmt.Errorf("the media folder: %w", err)
-		}
+		s.Files.Dir, _ = filepath.Abs(o.Media) // "" if this process has no folder
 	}
-	return nil
 }
 
 // ServiceOptions are for [Service.Serve]. Run is required. It is given events with Kernel, Meta, Agent and Media.
@@ -110,6 +124,15 @@ func (s *Service) Arrival(k *kernel.Kernel, in *channel.Input, kind channel.Even
 		a.Bundle, a.Wait = k.Bundle(o.Name, o.Account, in)
 	}
 	return a
+}
+
+// CommandPolicy returns who may give commands in direct conversations. ok is false if no one may.
+func (s *Service) CommandPolicy(k *kernel.Kernel) (p channel.Policy, ok bool) {
+	if k.Settings == nil {
+		return p, false
+	}
+	p = k.Settings.Policy(channel.PolicyQuery{Channel: s.settings.Name, Account: s.settings.Account, Kind: channel.Direct})
+	return p, p.CommandMode != channel.CommandsOff
 }
 
 // Serve serves until ctx ends, which is no error, or the channel fails. It is called once.

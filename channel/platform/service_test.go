@@ -16,9 +16,7 @@ import (
 func newService(t *testing.T) *platform.Service {
 	t.Helper()
 	s := new(platform.Service)
-	if err := s.Init(&platform.Settings{Account: "a"}, "fake", ""); err != nil {
-		t.Fatal(err)
-	}
+	s.Init(&platform.Settings{Account: "a"}, "fake", "")
 	return s
 }
 

@@ -10,47 +10,50 @@ import (
 	"github.com/lingserve/lingserve/channel/platform"
 )
 
-// adapter reads one event for the kernel: a message, or several of one sender.
-type adapter struct {
-	*platform.Event
-	c      *Channel
-	last   *message // it is answered
-	shared *message // with a message of elsewhere; nil
-}
-
-// run runs the turn of an event. What cannot be read is nothing for an agent.
+// run runs the turn of an event: of a message, or of several of one sender, of which the last one is answered. What cannot be read is
+// nothing for an agent.
 func (c *Channel) run(ctx context.Context, e *platform.Event) (channel.Result, error) {
-	a := &adapter{c: c, Event: e}
-	for _, raw := range a.Meta.Event.Raws() {
+	var shared *message // with a message of elsewhere
+	for _, raw := range e.Meta.Event.Raws() {
 		parsed, err := parseEvent(raw)
 		if err != nil || parsed.message == nil {
 			continue
 		}
 		m := parsed.message
-		a.last = m
-		one := platform.Message{Input: c.input(a.Kernel, m), Kind: m.kind, Files: attachments(m)}
-		one.Mentions = func(names channel.Names) channel.MentionFacts { return c.mentions(ctx, m, names) }
-		switch {
-		case m.press != nil:
-			one.Press = &m.press.Press
-		case m.deleted:
-			one.Deleted = []string{m.Timestamp}
-		case m.kind == channel.EventLifecycle:
-			one.Edited = m.Timestamp
-		}
 		if m.shared != nil {
-			a.shared = m
+			shared = m
 		}
-		a.Messages = append(a.Messages, one)
+		c.addMessage(ctx, e, m)
+		e.Complete = func(ctx context.Context, f *channel.Facts, policy channel.Policy, who channel.Identity) (channel.MentionFacts, []platform.Attachment) {
+			if shared != nil {
+				f.Supplemental.Quote = c.quote(shared, policy)
+			}
+			if m.press == nil && policy.Sees(f.Conversation.Kind, who) == channel.Yes { // the platform is not asked for the names of others
+				c.addName(ctx, &f.Sender)
+			}
+			return channel.MentionFacts{}, nil
+		}
 	}
-	if m := a.last; m != nil {
-		a.Sender, a.Thread = m.sender(c.self()), c.replyThread(m) // the answer may make a thread of the message, and messages there belong to its session
-		a.Place = channel.ConversationFacts{Kind: m.chat(), ID: m.conversation, SpaceID: c.self().TeamID, ThreadID: m.thread}
-		a.Reply = platform.ReplyPlan(m.chat(), m.conversation, a.Thread, "")
+	return e.Run(ctx)
+}
+
+func (c *Channel) addMessage(ctx context.Context, e *platform.Event, m *message) {
+	one := platform.Message{Input: c.input(e.Kernel, m), Kind: m.kind, Files: attachments(m)}
+	one.Mentions = func(names channel.Names) channel.MentionFacts { return c.mentions(ctx, m, names) }
+	switch {
+	case m.press != nil:
+		one.Press = &m.press.Press
+	case m.deleted:
+		one.Deleted = []string{m.Timestamp}
+	case m.kind == channel.EventLifecycle:
+		one.Edited = m.Timestamp
 	}
-	a.Complete, a.ShowPress = a.complete, a.answerPress
-	a.Delivery = func(*channel.Facts) *kernel.Delivery { return c.delivery(a.last) }
-	return a.Run(ctx)
+	e.Messages = append(e.Messages, one)
+	e.Sender, e.Thread = m.sender(c.self()), c.replyThread(m) // the answer may make a thread of the message, and messages there belong to its session
+	e.Place = channel.ConversationFacts{Kind: m.chat(), ID: m.conversation, SpaceID: c.self().TeamID, ThreadID: m.thread}
+	e.Reply = platform.ReplyPlan(m.chat(), m.conversation, e.Thread, "")
+	e.Delivery = func(*channel.Facts) *kernel.Delivery { return c.delivery(m) }
+	e.ShowPress = func(ctx context.Context, s channel.Pressed) { c.answerPress(ctx, m, s) }
 }
 
 // words are what a message says.
@@ -67,17 +70,6 @@ func (c *Channel) input(k *kernel.Kernel, m *message) *channel.Input {
 	}
 	in.TextForCommands = in.TextForAgent
 	return in
-}
-
-// complete adds the name of the sender, and a message of elsewhere.
-func (a *adapter) complete(ctx context.Context, f *channel.Facts, policy channel.Policy, who channel.Identity) (m channel.MentionFacts, _ []platform.Attachment) {
-	if a.shared != nil {
-		f.Supplemental.Quote = a.c.quote(a.shared, policy)
-	}
-	if a.last.press == nil && policy.Sees(f.Conversation.Kind, who) == channel.Yes { // the platform is not asked for the names of others
-		a.c.addName(ctx, &f.Sender)
-	}
-	return m, nil
 }
 
 // replyThread is the thread that the answer to a message goes to; "": none.

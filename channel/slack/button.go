@@ -3,8 +3,6 @@ package slack
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,7 +10,7 @@ import (
 	slackgo "github.com/slack-go/slack"
 
 	"github.com/lingserve/lingserve/channel"
-	"github.com/lingserve/lingserve/channel/markup"
+	"github.com/lingserve/lingserve/channel/platform"
 )
 
 // What the buttons of a question are known by. The id of their block ends with the thread of the message that is answered: a press runs in the lane of
@@ -66,11 +64,11 @@ func callBlock(q *channel.Question) slackgo.Block {
 }
 
 // buttons is the block of a question's buttons.
-func buttons(q *channel.Question, thread string) slackgo.Block {
+func buttons(list []channel.Button, thread string) slackgo.Block {
 	below := slackgo.NewActionBlock(blockOfQuestion + thread)
-	for _, b := range q.Buttons() {
+	for _, b := range list {
 		label := slackgo.NewTextBlockObject(slackgo.PlainTextType, b.Label, false, false)
-		button := slackgo.NewButtonBlockElement(actionOfQuestion+b.Word, q.ID, label)
+		button := slackgo.NewButtonBlockElement(actionOfQuestion+b.Word, b.Press.ID, label)
 		button.Style = styles[b.Label]
 		below.Elements.ElementSet = append(below.Elements.ElementSet, button)
 	}
@@ -82,51 +80,23 @@ func lineBlock(line string) slackgo.Block {
 	return slackgo.NewSectionBlock(slackgo.NewTextBlockObject(slackgo.MarkdownType, line, false, false), nil, nil)
 }
 
-// ask sends a question with its buttons, in one message or not at all: people approve only what they can read. The text is what notifications show.
-// thread is that of the message that is answered.
-func (c *Channel) ask(ctx context.Context, b *channel.Block, thread string) (channel.Receipt, error) {
-	t, q := targetOf(b), b.Question
-	list := split(q.Text)
-	if len(list) != 1 {
-		return channel.Receipt{}, &channel.NotSentError{Err: errors.New("slack: the question does not fit into one message")}
-	}
-	if q.File != "" {
-		if err := c.upload(ctx, t, q.File, []byte(q.Arguments)); err != nil {
-			return channel.Receipt{}, &channel.NotSentError{Err: fmt.Errorf("slack: the file of a question: %w", err)}
-		}
-	}
-	ts, err := c.post(ctx, t, list[0], callBlock(q), buttons(q, thread))
-	if err == nil {
-		c.noteThread(ctx, t)
-	}
-	return t.receipt(ts), err
-}
-
 // personForm is that of ids of people.
 var personForm = regexp.MustCompile(`^[UW][A-Z0-9]{2,}$`)
 
-// showDecision replaces the buttons of a question with what was decided.
-func (c *Channel) showDecision(ctx context.Context, asked channel.Block, sent channel.Receipt, x channel.Decided) error {
-	if sent.First() == "" {
-		return nil
+// mention shows a person by name. In an edit it notifies no one.
+func mention(id string) string {
+	if personForm.MatchString(id) {
+		return "<@" + id + ">"
 	}
-	by := markup.Escape(x.By, markup.SlackMrkdwn)
-	if personForm.MatchString(x.By) {
-		by = "<@" + x.By + ">" // shown by name; an edit notifies no one
-	}
-	line := x.Text(by)
-	text := markup.Convert(asked.Question.Text, markup.SlackMrkdwn) + "\n\n" + line
-	_, err := c.update(ctx, targetOf(&asked), sent.First(), text, callBlock(asked.Question), lineBlock(line))
-	return err
+	return ""
 }
 
 // answerPress shows the result of a press to the person who pressed. The message of a question shows to everybody that it is decided. The buttons of a
 // question that is no longer open are removed: nothing else would do that after a crash.
-func (a *adapter) answerPress(ctx context.Context, s channel.Pressed) {
+func (c *Channel) answerPress(ctx context.Context, m *message, s channel.Pressed) {
 	if s.Decides() {
 		return
 	}
-	c, m := a.c, a.last
 	t := target{m.conversation, m.press.thread}
 	err := c.repeat(ctx, "chat.postEphemeral", false, func(ctx context.Context) error {
 		_, err := c.api.PostEphemeralContext(ctx, t.conversation, m.User, t.options(slackgo.MsgOptionText(s.Text(), false))...)
@@ -140,7 +110,8 @@ func (a *adapter) answerPress(ctx context.Context, s channel.Pressed) {
 		return
 	}
 	blocks := slices.DeleteFunc(on.Blocks.BlockSet, func(b slackgo.Block) bool { return strings.HasPrefix(b.ID(), blockOfQuestion) })
-	if _, err = c.update(ctx, t, on.Timestamp, cmp.Or(on.Text, s.Text()), append(blocks, lineBlock(s.Text()))...); err != nil {
+	_, err = c.put(ctx, t, on.Timestamp, cmp.Or(on.Text, s.Text()), append(blocks, lineBlock(s.Text()))...)
+	if err != nil && !platform.Is(err, gone) {
 		c.Log.WarnContext(ctx, "cannot remove an old question's buttons", "error", err)
 	}
 }

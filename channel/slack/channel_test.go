@@ -127,12 +127,12 @@ func (s *stage) Stop() error {
 
 func TestTheChannelPassesTheSuite(t *testing.T) {
 	for name, tt := range map[string]struct{ replies, preview, appToken string }{
-		"thread edit":             {slack.ReplyInThread, slack.PreviewEdit, ""},
-		"channel off Socket Mode": {slack.ReplyInChannel, slack.PreviewOff, "xapp-1-fake"},
+		"thread edit":             {slack.ReplyInThread, platform.PreviewEdit, ""},
+		"channel off Socket Mode": {slack.ReplyInChannel, platform.PreviewOff, "xapp-1-fake"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			channeltest.Run(t, channeltest.Fixture{
-				Start: startStage(tt.replies, tt.preview, tt.appToken), Groups: true, Redelivers: true, Bubble: true, Streams: tt.preview == slack.PreviewEdit,
+				Start: startStage(tt.replies, tt.preview, tt.appToken), Groups: true, Redelivers: true, Bubble: true, Streams: tt.preview == platform.PreviewEdit,
 			})
 		})
 	}

@@ -23,22 +23,33 @@ const (
 
 // delivery sends the reply of one turn. Its methods are never called at the same time.
 type delivery struct {
+	*platform.Poster
 	c         *Channel
 	message   *message // that is answered
-	stream    *stream  // the preview that is being streamed by this process; nil
-	shown     string   // by the preview, if that is edited
+	stream    string   // the text of the preview, if this process streams it; ""
 	hasStatus bool     // the assistant's thread shows that work goes on
 	reacted   bool     // a reaction to the message was tried
 }
 
 // delivery is how the reply to a message is sent.
 func (c *Channel) delivery(m *message) *kernel.Delivery {
-	d := &delivery{c: c, message: m}
-	k := &kernel.Delivery{Deliver: d.deliver, Working: d.work, Rest: d.rest, Settle: c.showDecision, Durable: true, WorkingEvery: statusEvery}
-	if c.s.Preview != PreviewOff {
-		k.Preview, k.PreviewEvery = d.preview, previewEvery
+	d := &delivery{Poster: c.poster(m.thread), c: c, message: m}
+	k := d.Delivery(c.s.Preview)
+	k.Deliver, k.Working, k.Rest, k.WorkingEvery, k.PreviewEvery = d.deliver, d.work, d.rest, statusEvery, previewEvery
+	if k.Preview != nil {
+		k.Preview = d.preview
 	}
 	return k
+}
+
+var textLimit = markup.Limit{N: maxText, Marked: true}
+
+// poster sends the messages of replies. thread is that of the message that is answered.
+func (c *Channel) poster(thread string) *platform.Poster {
+	return &platform.Poster{
+		Format: markup.SlackMrkdwn, Limit: textLimit, Gone: []*platform.Kind{gone}, Files: c.Files, MaxFile: maxUpload, Mention: mention,
+		Post: func(ctx context.Context, m *platform.Post) (string, error) { return c.post(ctx, m, thread) },
+	}
 }
 
 // target is where a block goes.
@@ -59,21 +70,23 @@ func (t target) options(list ...slackgo.MsgOption) []slackgo.MsgOption {
 	return list
 }
 
-// receipt is that of one message in a thread.
-func (t target) receipt(ts string) channel.Receipt {
-	return channel.Receipt{ThreadID: t.thread, MessageIDs: []string{ts}}
-}
-
-// deliver sends a block of the turn.
+// deliver sends a block of the turn. A preview that is streamed ends with the rest of the text.
 func (d *delivery) deliver(ctx context.Context, b channel.Block) (channel.Receipt, error) {
-	if b.Question != nil {
-		return d.c.ask(ctx, &b, d.message.thread)
+	p, shown := *d.Poster, d.stream
+	if shown != "" && b.Preview != nil {
+		d.stream = ""
+		text, _ := platform.TextAndFiles(&b)
+		if d.c.finishStream(ctx, targetOf(&b), b.Preview.First(), shown, text) { // the message shows all of the text
+			p.Limit = markup.Limit{}
+			p.Post = func(ctx context.Context, m *platform.Post) (string, error) {
+				if m.Edit != "" {
+					return m.Edit, nil
+				}
+				return d.Post(ctx, m)
+			}
+		}
 	}
-	var s *stream
-	if b.Preview != nil {
-		s, d.stream, d.shown = d.stream, nil, ""
-	}
-	return d.c.deliver(ctx, &b, s)
+	return p.Deliver(ctx, b)
 }
 
 // send sends a reply that was stored. The process that made it may have died before it removed the sign of work.
@@ -81,70 +94,50 @@ func (c *Channel) send(ctx context.Context, out channel.Outbound) (channel.Recei
 	if key, err := channel.ParseEventKey(out.Event); err == nil && !timeOf(key.ID).IsZero() {
 		defer func() { _ = c.removeReaction(ctx, key.Conversation, key.ID) }()
 	}
-	return c.deliver(ctx, &out.Block, nil)
+	return c.poster("").Send(ctx, out)
 }
 
 // onlyEdits reports whether a reply replaces one message, and does nothing else.
 func onlyEdits(out channel.Outbound, _ time.Duration) bool {
 	text, files := platform.TextAndFiles(&out.Block)
-	return out.Block.Preview.First() != "" && len(files) == 0 && len(split(text)) == 1
+	return out.Block.Preview.First() != "" && len(files) == 0 && len(markup.Pieces(text, markup.SlackMrkdwn, textLimit)) == 1
 }
 
-// split turns the Markdown of a model into messages.
-func split(text string) (list []string) {
-	for _, p := range markup.Pieces(text, markup.SlackMrkdwn, markup.Limit{N: maxText, Marked: true}) {
-		list = append(list, p.Text)
+// post sends a message, or replaces one. thread is that of the message that is answered.
+func (c *Channel) post(ctx context.Context, m *platform.Post, thread string) (ts string, err error) {
+	t, q := targetOf(m.Block), m.Block.Question
+	switch {
+	case m.File != nil:
+		err = c.upload(ctx, t, m.File)
+	case m.Outcome != "":
+		ts, err = c.put(ctx, t, m.Edit, m.Text, callBlock(q), lineBlock(m.Outcome))
+	case m.Buttons != nil:
+		ts, err = c.put(ctx, t, "", m.Text, callBlock(q), buttons(m.Buttons, thread))
+	case m.Preview: // one attempt
+		err = platform.NotSent(c.call(ctx, "preview", func(ctx context.Context) (err error) {
+			ts, err = c.write(ctx, t, m.Edit, m.Text)
+			return err
+		}))
+	default:
+		ts, err = c.put(ctx, t, m.Edit, m.Text)
 	}
-	return list
-}
-
-// deliver sends a block in as many messages as it needs. The first replaces the preview, if there is one. s is the preview as far as it is being
-// streamed; nil.
-func (c *Channel) deliver(ctx context.Context, b *channel.Block, s *stream) (channel.Receipt, error) {
-	t := targetOf(b)
-	text, files := platform.TextAndFiles(b)
-	list := split(text)
-	streamed := s != nil && c.finishStream(ctx, t, s, text) && len(list) > 0
-	if streamed {
-		list = list[:1]
-	}
-	edit := func(ts string) (found bool, err error) {
-		if streamed || len(list) == 0 {
-			return streamed, nil
-		}
-		return c.update(ctx, t, ts, list[0])
-	}
-	r, err := platform.SendMessages(b, channel.Receipt{ThreadID: t.thread}, len(list)+len(files), edit, func(n int) (string, error) {
-		if n < len(list) {
-			return c.post(ctx, t, list[n])
-		}
-		return "", c.sendFile(ctx, t, files[n-len(list)])
-	})
-	if err == nil {
+	if err == nil && m.Edit == "" && m.N == 0 {
 		c.noteThread(ctx, t)
 	}
-	return r, err
-}
-
-// post sends one message, and returns its ts.
-func (c *Channel) post(ctx context.Context, t target, text string, blocks ...slackgo.Block) (ts string, err error) {
-	err = c.repeat(ctx, "chat.postMessage", false, func(ctx context.Context) error {
-		ts, err = c.write(ctx, t, "", text, blocks...)
-		return err
-	})
 	return ts, err
 }
 
-// update replaces the text and the blocks of a message. found is false if the message is deleted, or cannot be edited.
-func (c *Channel) update(ctx context.Context, t target, ts, text string, blocks ...slackgo.Block) (found bool, err error) {
-	err = c.repeat(ctx, "chat.update", true, func(ctx context.Context) error {
-		_, err := c.write(ctx, t, ts, text, blocks...)
+// put sends a message, or replaces the text and the blocks of the message ts, and returns its ts.
+func (c *Channel) put(ctx context.Context, t target, ts, text string, blocks ...slackgo.Block) (sent string, err error) {
+	name := "chat.postMessage"
+	if ts != "" {
+		name = "chat.update"
+	}
+	err = c.repeat(ctx, name, ts != "", func(ctx context.Context) error {
+		sent, err = c.write(ctx, t, ts, text, blocks...)
 		return err
 	})
-	if platform.Is(err, gone) {
-		return false, nil
-	}
-	return true, err
+	return sent, err
 }
 
 // write makes one attempt to send a message, or to replace the text and the blocks of the message ts. It returns the ts. Links are not unfolded: a model
@@ -167,39 +160,22 @@ func (c *Channel) write(ctx context.Context, t target, ts, text string, blocks .
 	return ts, err
 }
 
-// preview shows the text so far, as much of it as one message holds.
+// preview shows the text so far: in a stream, or else as much of it as one message holds.
 func (d *delivery) preview(ctx context.Context, b channel.Block, before channel.Receipt) (channel.Receipt, error) {
-	t, ts := targetOf(&b), before.First()
-	shown, err := false, error(nil)
-	if d.stream != nil {
-		shown = d.appendStream(ctx, t, b.Text)
-	} else if ts == "" {
-		ts, shown, err = d.startStream(ctx, t, b.Text)
+	t := targetOf(&b)
+	switch {
+	case d.stream != "":
+		if d.appendStream(ctx, t, before.First(), b.Text) {
+			return before, nil
+		}
+	case before.First() == "":
+		ts, started, err := d.startStream(ctx, t, b.Text)
+		if started && err == nil {
+			d.c.noteThread(ctx, t)
+		}
+		if started {
+			return channel.Receipt{ThreadID: t.thread, MessageIDs: []string{ts}}, platform.NotSent(err)
+		}
 	}
-	if list := split(b.Text); !shown && len(list) > 0 {
-		ts, err = d.editPreview(ctx, t, ts, list[0])
-	}
-	if err != nil {
-		return channel.Receipt{}, platform.NotSent(err)
-	}
-	if ts == "" {
-		return channel.Receipt{State: channel.Suppressed}, nil
-	}
-	d.c.noteThread(ctx, t)
-	return t.receipt(ts), nil
-}
-
-// editPreview makes one attempt to show a text in a message, and returns its ts. The text may be the same as before, because more does not fit.
-func (d *delivery) editPreview(ctx context.Context, t target, ts, text string) (string, error) {
-	if text == d.shown {
-		return ts, nil
-	}
-	err := d.c.call(ctx, "preview", func(ctx context.Context) (err error) {
-		ts, err = d.c.write(ctx, t, ts, text)
-		return err
-	})
-	if err == nil {
-		d.shown = text
-	}
-	return ts, err
+	return d.Poster.Preview(ctx, b, before)
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/markup"
+	"github.com/lingserve/lingserve/channel/platform"
 	"github.com/lingserve/lingserve/channel/slack"
 	"github.com/lingserve/lingserve/internal/fakeslack"
 )
@@ -69,7 +70,7 @@ func TestAnAnswerIsOneMessageThatGrowsOnceASecond(t *testing.T) {
 }
 
 func TestNothingIsShownBeforeItIsFinishedWherePreviewsAreOff(t *testing.T) {
-	bubbleWith(t, func(s *slack.Settings) { s.Preview = slack.PreviewOff }, nil, channel.Place{}, func(t *testing.T, r *rig) {
+	bubbleWith(t, func(s *slack.Settings) { s.Preview = platform.PreviewOff }, nil, channel.Place{}, func(t *testing.T, r *rig) {
 		r.Answers(writes(10, time.Second))
 		r.say(fakeslack.Message{Channel: dm, Text: "hi"})
 		wait(time.Minute)

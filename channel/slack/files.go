@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"io"
-	"path/filepath"
 	"time"
 
 	slackgo "github.com/slack-go/slack"
@@ -40,20 +39,11 @@ func (c *Channel) fetch(ctx context.Context, a platform.Attachment, w io.Writer)
 // maxUpload bounds a file that is sent.
 const maxUpload = 20 << 20
 
-// sendFile sends a file of the media folder.
-func (c *Channel) sendFile(ctx context.Context, t target, m channel.MediaFact) error {
-	data, err := c.Files.Read(m.Path, maxUpload)
-	if err != nil {
-		return err
-	}
-	return c.upload(ctx, t, filepath.Base(m.Path), data)
-}
-
 // upload sends a file. It is visible to no one before the last of the library's three calls.
-func (c *Channel) upload(ctx context.Context, t target, name string, data []byte) error {
+func (c *Channel) upload(ctx context.Context, t target, f *platform.File) error {
 	return c.repeat(ctx, "files.upload", false, func(ctx context.Context) error {
 		_, err := c.api.UploadFileContext(ctx, slackgo.UploadFileParameters{
-			Filename: name, Title: name, FileSize: len(data), Reader: bytes.NewReader(data), Channel: t.conversation, ThreadTimestamp: t.thread,
+			Filename: f.Name, Title: f.Name, FileSize: len(f.Data), Reader: bytes.NewReader(f.Data), Channel: t.conversation, ThreadTimestamp: t.thread,
 		})
 		return err
 	})

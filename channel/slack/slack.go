@@ -33,12 +33,6 @@ const (
 	ReplyInChannel = "channel" // the channel
 )
 
-// What is shown of an answer before it is finished.
-const (
-	PreviewEdit = "edit" // a message that grows: streamed where Slack can do that, else edited
-	PreviewOff  = "off"
-)
-
 // DefaultAPI is where the Web API is.
 const DefaultAPI = "https://slack.com/api"
 
@@ -65,11 +59,6 @@ type Channel struct {
 
 // maxKnown bounds how many conversations, and how many people, are remembered.
 const maxKnown = 1000
-
-func newCache[K comparable, V any](size int) *lru.Cache[K, V] {
-	c, _ := lru.New[K, V](size) // it fails for a size below 1 only
-	return c
-}
 
 var _ kernel.Channel = (*Channel)(nil)
 
@@ -104,11 +93,11 @@ func New(s Settings) (*Channel, error) {
 	s.SigningSecret = platform.Secret(strings.TrimSpace(string(s.SigningSecret)))
 	s.AppToken = platform.Secret(strings.TrimSpace(string(s.AppToken)))
 	s.Replies = cmp.Or(s.Replies, ReplyInThread)
-	c := &Channel{
-		s: s, refused: newCache[string, struct{}](maxKnown), people: newCache[string, person](maxKnown),
-	}
-	err := c.Init(&c.s.Settings, "slack", DefaultAPI)
-	if err = cmp.Or(s.check(), err); err != nil {
+	c := &Channel{s: s}
+	c.refused, _ = lru.New[string, struct{}](maxKnown) // fails only for a size below 1
+	c.people, _ = lru.New[string, person](maxKnown)
+	c.Init(&c.s.Settings, "slack", DefaultAPI)
+	if err := s.check(); err != nil {
 		return nil, fmt.Errorf("slack: %w", err)
 	}
 	c.Files.Fetch, c.HTTP.Timeout = c.fetch, callTimeout
@@ -130,10 +119,12 @@ func (c *Channel) Check(ctx context.Context) error {
 	if c.lacks("chat:write") {
 		return errors.New("slack: the app may not write; add the scope chat:write and install the app again")
 	}
-	if c.s.AppToken == "" {
-		return nil
+	if c.s.AppToken != "" { // it is asked for the address of a connection
+		if _, _, err := c.api.StartSocketModeContext(ctx); err != nil {
+			return c.socketError(ctx, err)
+		}
 	}
-	return c.checkAppToken(ctx)
+	return nil
 }
 
 // lacks reports whether the token is known to have not got a scope.

@@ -79,12 +79,3 @@ func (c *Channel) socketError(ctx context.Context, err error) error {
 	}
 	return fmt.Errorf("slack: apps.connections.open: %w", refusal)
 }
-
-// checkAppToken asks for the address of a connection.
-func (c *Channel) checkAppToken(ctx context.Context) error {
-	_, _, err := c.api.StartSocketModeContext(ctx)
-	if err == nil {
-		return nil
-	}
-	return c.socketError(ctx, err)
-}

@@ -11,15 +11,11 @@ import (
 	"github.com/lingserve/lingserve/channel/markup"
 )
 
+// A message can be streamed: text can only be appended to it, and it cannot be edited before it ends. The platform ends it by itself after
+// some minutes.
+
 // maxStream is what a streamed message holds: 12 000 characters.
 const maxStream = 12_000
-
-// stream is a message that grows: text can only be appended to it, and it cannot be edited before it ends. The platform ends it by itself after some
-// minutes.
-type stream struct {
-	ts   string
-	text string // that was appended
-}
 
 // mentionStart is the beginning of a mention, in a text or in the address of a link.
 var mentionStart = regexp.MustCompile(`(?i)((?:<|&lt;?|&#0*60;?|&#x0*3c;?)\\?|\][:(]\s*)([@#!])`)
@@ -51,45 +47,43 @@ func (d *delivery) startStream(ctx context.Context, t target, markdown string) (
 		return "", false, nil
 	}
 	if err == nil {
-		d.stream = &stream{ts, text}
+		d.stream = text
 	}
 	return ts, true, err
 }
 
-// appendStream shows more of a text. It reports false if the message has to be edited from now on: the text has not only grown, or it is not known what
-// is shown.
-func (d *delivery) appendStream(ctx context.Context, t target, markdown string) bool {
-	s, text := d.stream, streamText(markdown)
-	rest, grown := strings.CutPrefix(text, s.text)
+// appendStream shows more of a text in the message ts. It reports false if that has to be edited from now on: the text has not only grown,
+// or it is not known what is shown.
+func (d *delivery) appendStream(ctx context.Context, t target, ts, markdown string) bool {
+	text := streamText(markdown)
+	rest, grown := strings.CutPrefix(text, d.stream)
 	if grown && (rest == "" || markup.UTF16(text) > maxStream) { // what is too long is shown when it is finished
 		return true
 	}
+	d.stream = ""
 	if !grown {
-		d.stream = nil
-		_ = d.c.stopStream(ctx, t, s.ts, "")
+		_ = d.c.stopStream(ctx, t, ts, "")
 		return false
 	}
 	err := d.c.call(ctx, "chat.appendStream", func(ctx context.Context) error {
-		_, _, err := d.c.api.AppendStreamContext(ctx, t.conversation, s.ts, slackgo.MsgOptionMarkdownText(rest))
+		_, _, err := d.c.api.AppendStreamContext(ctx, t.conversation, ts, slackgo.MsgOptionMarkdownText(rest))
 		return err
 	})
-	if err != nil {
-		d.stream = nil
-		return false
+	if err == nil {
+		d.stream = text
 	}
-	s.text = text
-	return true
+	return err == nil
 }
 
-// finishStream ends a stream with the rest of a text. It reports whether the message shows all of the text; else it has to be edited, which also helps
-// if it is not known what is shown.
-func (c *Channel) finishStream(ctx context.Context, t target, s *stream, markdown string) bool {
+// finishStream ends the stream of the message ts, which shows the beginning of a text, with the rest. It reports whether the message shows
+// all of the text; else it has to be edited, which also helps if it is not known what is shown.
+func (c *Channel) finishStream(ctx context.Context, t target, ts, shown, markdown string) bool {
 	text := streamText(markdown)
-	rest, grown := strings.CutPrefix(text, s.text)
+	rest, grown := strings.CutPrefix(text, shown)
 	if !grown || markup.UTF16(text) > maxStream {
 		rest, grown = "", false
 	}
-	return c.stopStream(ctx, t, s.ts, rest) == nil && grown
+	return c.stopStream(ctx, t, ts, rest) == nil && grown
 }
 
 // stopStream makes one attempt to end a stream.

@@ -337,34 +337,6 @@ func TestAFileThatIsTooLargeIsAFactAndANote(t *testing.T) {
 	})
 }
 
-// CH-172
-func TestFilesOfALocalServerAreReadBelowItsFolderOnly(t *testing.T) {
-	files := t.TempDir()
-	bubble(t, "", func(t *testing.T) {
-		r := setup(t, options{settings: func(s *telegram.Settings) { s.Files = files }, fake: &faketelegram.Options{Files: files}}).serve()
-		send := func(name, path string) channel.MediaFact {
-			doc := r.fake.AddFile(name, []byte("inside"))
-			if path != "" {
-				r.fake.PointFile(doc.FileID, path)
-			}
-			r.say(faketelegram.Message{Chat: private, From: ann, Document: &doc})
-			told := r.Told()
-			return told[len(told)-1].Media[0]
-		}
-		if m := send("a.txt", ""); m.Size != 6 || !strings.HasPrefix(m.Path, r.media) {
-			t.Errorf("%+v", m)
-		}
-		for _, path := range []string{t.TempDir() + "/x", files + "/../x", "../x", "documents/../../x", "/etc/passwd"} {
-			if m := send("b.txt", path); m.Path != "" {
-				t.Errorf("%q was read as %s", path, m.Path)
-			}
-		}
-		if got := r.fake.Calls("download"); len(got) != 0 {
-			t.Error("a file was downloaded")
-		}
-	})
-}
-
 // CH-93
 func TestAnImageWaitsForTheMention(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/channeltest"
+	"github.com/lingserve/lingserve/channel/platform"
 	"github.com/lingserve/lingserve/channel/telegram"
 	"github.com/lingserve/lingserve/internal/faketelegram"
 	"github.com/lingserve/lingserve/tool"
@@ -181,7 +182,9 @@ func TestAQuestionFitsOrIsNotAsked(t *testing.T) {
 
 // DC-15
 func TestMenusHaveTheCommandsThatAPersonMayGive(t *testing.T) {
-	commands := []telegram.Command{{"help", "what there is", tool.User}, {"tape.info", "how long it is", tool.User}, {"mcp", "the servers", tool.Operator}}
+	commands := []platform.Command{
+		{Name: "help", Help: "what there is"}, {Name: "tape.info", Help: "how long it is"}, {Name: "mcp", Help: "the servers", Role: tool.Operator},
+	}
 	const (
 		users     = `[{"command":"help","description":"what there is"},{"command":"tape_info","description":"how long it is"}]`
 		operators = `[{"command":"help","description":"what there is"},{"command":"tape_info","description":"how long it is"},{"command":"mcp","description":"the servers"}]`

@@ -17,6 +17,7 @@ import (
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/markup"
+	"github.com/lingserve/lingserve/channel/platform"
 	"github.com/lingserve/lingserve/channel/telegram"
 	"github.com/lingserve/lingserve/internal/faketelegram"
 )
@@ -91,7 +92,7 @@ func TestAnAnswerGrowsInOneMessage(t *testing.T) {
 		}
 	})
 	bubble(t, "off", func(t *testing.T) {
-		r := setup(t, options{settings: func(s *telegram.Settings) { s.Preview = telegram.PreviewOff }}).serve()
+		r := setup(t, options{settings: func(s *telegram.Settings) { s.Preview = platform.PreviewOff }}).serve()
 		r.Answers(emits("whole", 2*time.Second, "h", "half"))
 		r.say(faketelegram.Message{Chat: private, From: ann, Text: "hi"})
 		time.Sleep(10 * time.Second)

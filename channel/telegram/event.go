@@ -31,7 +31,7 @@ type update struct {
 	kind    channel.EventKind
 	event   string                // the id of the event in its conversation
 	edited  bool                  // the message came before
-	press   *models.CallbackQuery // on a button below a message; nil
+	press   *models.CallbackQuery // on a button below a message, which is not answered; nil
 	to      addressing            // of the message, when its input was read
 }
 
@@ -200,55 +200,51 @@ func (c *Channel) user(u *models.User) channel.SenderFacts {
 	}
 }
 
-// adapter reads one event for the kernel: an update, or those of an album.
-type adapter struct {
-	*platform.Event
-	c        *Channel
-	last     *update // the reply goes to its message
-	answered bool    // the press was answered
+// run runs the turn of an event: of an update, or of those of an album, of which the last one is answered.
+func (c *Channel) run(ctx context.Context, e *platform.Event) (channel.Result, error) {
+	key, _ := channel.ParseEventKey(e.Meta.Event.Key) // the kernel has written it
+	for _, raw := range e.Meta.Event.Raws() {
+		if u, err := readUpdate(raw); err == nil && u.message != nil { // else another version of this server has stored it
+			c.addUpdate(ctx, e, u, key.Conversation)
+		}
+	}
+	return e.Run(ctx)
 }
 
-// run runs the turn of an event.
-func (c *Channel) run(ctx context.Context, e *platform.Event) (channel.Result, error) {
-	a := &adapter{c: c, Event: e}
-	key, _ := channel.ParseEventKey(a.Meta.Event.Key) // the kernel has written it
-	for _, raw := range a.Meta.Event.Raws() {
-		u, err := readUpdate(raw)
-		if err != nil || u.message == nil { // another version of this server has stored it
-			continue
-		}
-		a.last = u
-		one := platform.Message{Input: c.input(a.Kernel, u, key.Conversation), Kind: u.kind, Files: attachments(u.message, c.Files.Limit)}
-		one.Mentions = func(names channel.Names) channel.MentionFacts { return mentioned(u, c.self().ID, names) }
-		if u.edited {
-			one.Edited = strconv.Itoa(u.message.ID)
-		}
-		if p, ok := readPress(u.press); ok {
-			one.Press = &p
-		}
-		if u.to.otherBot {
-			a.Admission = channel.Admission{Kind: channel.Drop, Reason: channel.ReasonChannelLocal, Detail: "other_bot"}
-		}
-		a.Messages = append(a.Messages, one)
+func (c *Channel) addUpdate(ctx context.Context, e *platform.Event, u *update, conversation string) {
+	m, in := u.message, c.input(e.Kernel, u, conversation)
+	one := platform.Message{Input: in, Kind: u.kind, Files: attachments(m, c.Files.Limit)}
+	one.Mentions = func(names channel.Names) channel.MentionFacts { return mentioned(u, c.self().ID, names) }
+	if u.edited {
+		one.Edited = strconv.Itoa(m.ID)
 	}
-	if a.last != nil {
-		m, in := a.last.message, a.Messages[len(a.Messages)-1].Input
-		a.Sender = c.sender(m)
-		a.Place = channel.ConversationFacts{Kind: chatKind(&m.Chat), ID: in.ConversationID, Label: chatLabel(&m.Chat), ThreadID: in.ThreadID}
-		current := strconv.FormatInt(c.current(ctx, m.Chat.ID), 10)
-		if current != in.ConversationID {
-			a.Place.NativeChannelID = current
-		}
-		replyTo := ""
-		if a.Place.Kind == channel.Group {
-			replyTo = strconv.Itoa(m.ID)
-		}
-		a.Reply = platform.ReplyPlan(a.Place.Kind, current, in.ThreadID, replyTo)
-		a.Reply.NativeChannelID = current
+	if p, ok := readPress(u.press); ok {
+		one.Press = &p
 	}
-	a.Complete, a.Delivery, a.Finalize = a.complete, c.delivery, a.finalize
-	a.ShowPress = func(ctx context.Context, s channel.Pressed) { a.answerPress(ctx, s.Text()) }
-	return a.Run(ctx)
+	if u.to.otherBot {
+		e.Admission = channel.Admission{Kind: channel.Drop, Reason: channel.ReasonChannelLocal, Detail: "other_bot"}
+	}
+	e.Messages = append(e.Messages, one)
+	e.Sender = c.sender(m)
+	e.Place = channel.ConversationFacts{Kind: chatKind(&m.Chat), ID: conversation, Label: chatLabel(&m.Chat), ThreadID: in.ThreadID}
+	current, replyTo := strconv.FormatInt(c.current(ctx, m.Chat.ID), 10), ""
+	if current != conversation {
+		e.Place.NativeChannelID = current
+	}
+	if e.Place.Kind == channel.Group {
+		replyTo = strconv.Itoa(m.ID)
+	}
+	e.Reply = platform.ReplyPlan(e.Place.Kind, current, in.ThreadID, replyTo)
+	e.Reply.NativeChannelID = current
+	e.Delivery = c.delivery
+	e.Complete = func(_ context.Context, f *channel.Facts, policy channel.Policy, _ channel.Identity) (channel.MentionFacts, []platform.Attachment) {
+		return channel.MentionFacts{}, c.addContext(f, m, policy)
+	}
+	e.ShowPress = func(ctx context.Context, s channel.Pressed) { c.answerPress(ctx, u, s.Text()) }
+	e.Finalize = func(ctx context.Context, _ channel.Result) error {
+		c.answerPress(ctx, u, "") // if nothing else has
+		return nil
+	}
 }
 
 // input returns what the kernel reads of an update, which has a message.
@@ -270,16 +266,6 @@ func (c *Channel) input(k *kernel.Kernel, u *update, conversation string) *chann
 		in.Timestamp = time.Unix(int64(m.Date), 0).UTC()
 	}
 	return in
-}
-
-// complete adds what the message quotes and where it was forwarded from.
-func (a *adapter) complete(_ context.Context, f *channel.Facts, policy channel.Policy, _ channel.Identity) (m channel.MentionFacts, quoted []platform.Attachment) {
-	last := a.last.message
-	a.c.addContext(&f.Supplemental, last, func(by channel.SenderFacts) channel.Tri { return policy.Sees(f.Conversation.Kind, by.Identity()) })
-	if to := repliedTo(last); to != nil {
-		quoted = attachments(to, a.c.Files.Limit)
-	}
-	return m, quoted
 }
 
 // repliedTo returns the message that m replies to, or nil. The header of a topic, to which all messages of the topic refer, does not count.
@@ -308,9 +294,12 @@ func mentioned(u *update, self int64, names channel.Names) channel.MentionFacts 
 	return f
 }
 
-// addContext adds what the message quotes and where it was forwarded from.
-func (c *Channel) addContext(s *channel.SupplementalFacts, m *models.Message, allowed func(channel.SenderFacts) channel.Tri) {
+// addContext adds what the message quotes and where it was forwarded from. It returns the files of the message that is replied to.
+func (c *Channel) addContext(f *channel.Facts, m *models.Message, policy channel.Policy) (quoted []platform.Attachment) {
+	s := &f.Supplemental
+	allowed := func(by channel.SenderFacts) channel.Tri { return policy.Sees(f.Conversation.Kind, by.Identity()) }
 	if to := repliedTo(m); to != nil {
+		quoted = attachments(to, c.Files.Limit)
 		by := c.sender(to)
 		s.Quote = &channel.Quote{ID: strconv.Itoa(to.ID), Body: fullText(to), Sender: by.Label(), IsSelf: by.IsSelf, SenderAllowed: allowed(by)}
 	} else if e := m.ExternalReply; e != nil {
@@ -330,6 +319,7 @@ func (c *Channel) addContext(s *channel.SupplementalFacts, m *models.Message, al
 			s.Forwarded.Date = time.Unix(int64(date), 0).UTC()
 		}
 	}
+	return quoted
 }
 
 // origin returns who wrote a message first, and when. Someone who hides has a name only, which anybody may take.
@@ -345,12 +335,4 @@ func (c *Channel) origin(o *models.MessageOrigin) (by channel.SenderFacts, date 
 		return asSender(&o.MessageOriginChannel.Chat), o.MessageOriginChannel.Date
 	}
 	return by, 0
-}
-
-// finalize answers a press that nothing else has answered.
-func (a *adapter) finalize(ctx context.Context, _ channel.Result) error {
-	if a.last.press != nil {
-		a.answerPress(ctx, "")
-	}
-	return nil
 }

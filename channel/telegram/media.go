@@ -3,11 +3,9 @@ package telegram
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"net/url"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -84,29 +82,8 @@ func (c *Channel) fetch(ctx context.Context, a platform.Attachment, w io.Writer)
 	switch {
 	case f.FileSize > c.Files.Limit:
 		return platform.ErrTooLarge
-	case filepath.IsAbs(f.FilePath):
-		return c.copyLocal(f.FilePath, w)
-	case !fs.ValidPath(f.FilePath):
+	case !fs.ValidPath(f.FilePath): // such as an absolute path, of a local server
 		return errors.New("telegram: the Bot API returned no path for the file")
 	}
 	return platform.Download(ctx, c.HTTP, c.s.API+"/file/bot"+string(c.s.Token)+(&url.URL{Path: "/" + f.FilePath}).EscapedPath(), w)
-}
-
-// copyLocal copies a file of a local Bot API server, which must be in the folder of the setting files.
-func (c *Channel) copyLocal(path string, w io.Writer) error {
-	if c.s.Files == "" {
-		return errors.New("telegram: the Bot API server stores files locally; set files to its folder")
-	}
-	folder, err := channel.OpenMediaRoot(c.s.Files, c.Files.Limit)
-	if err != nil {
-		return fmt.Errorf("telegram: the folder files: %w", err)
-	}
-	defer folder.Close()
-	f, err := folder.Open(path)
-	if err != nil {
-		return fmt.Errorf("telegram: open a file of the Bot API server: %w", err)
-	}
-	defer f.Close()
-	_, err = io.Copy(w, f)
-	return err
 }

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/go-telegram/bot/models"
 
@@ -15,13 +14,6 @@ import (
 	"github.com/lingserve/lingserve/tool"
 )
 
-// Command is an entry of the menu that people see when they type a slash.
-type Command struct {
-	Name string // such as tape.info
-	Help string
-	Role tool.Role // that it needs
-}
-
 // Bounds of the platform, and of the people with their own menus, each of which is a call at the start.
 const (
 	maxMenu  = 100
@@ -30,11 +22,8 @@ const (
 
 // setMenus sets the menu of everybody, if everybody may give commands, and those of the people on the lists. Without them, the menu from @BotFather stays.
 func (c *Channel) setMenus(ctx context.Context, k *kernel.Kernel) {
-	if len(c.s.Commands) == 0 || c.s.Menu == "off" || k.Settings == nil {
-		return
-	}
-	p := k.Settings.Policy(channel.PolicyQuery{Channel: c.s.Name, Account: c.s.Account, Kind: channel.Direct})
-	if p.CommandMode == channel.CommandsOff {
+	p, ok := c.CommandPolicy(k)
+	if !ok || len(c.s.Commands) == 0 || c.s.Menu == "off" {
 		return
 	}
 	if p.CommandMode == channel.CommandsSenders {
@@ -60,7 +49,7 @@ func (c *Channel) setMenu(ctx context.Context, scope params, role tool.Role) {
 	list := []models.BotCommand{} // not null
 	for _, k := range c.s.Commands {
 		if k.Role <= role && len(list) < maxMenu {
-			list = append(list, models.BotCommand{Command: strings.ReplaceAll(k.Name, ".", "_"), Description: k.Help})
+			list = append(list, models.BotCommand{Command: k.SlashName(), Description: k.Help})
 		}
 	}
 	err := c.api.Do(ctx, platform.Request{Name: "setMyCommands", In: params{"scope": scope, "commands": list}, Harmless: true})

@@ -3,7 +3,6 @@ package telegram
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -145,16 +144,15 @@ const largestSuper = -1_000_000_000_000
 
 // learn stores that a group has become a supergroup.
 func (c *Channel) learn(ctx context.Context, group, super int64) {
-	if err := errors.Join(c.storeID(ctx, group, super), c.storeID(ctx, super, group)); err != nil {
-		c.Log.WarnContext(ctx, "cannot store a supergroup's new id", "error", err)
+	for chat, other := range map[int64]int64{group: super, super: group} {
+		err := c.s.State.Change(ctx, c.idName(chat), func([]byte) ([]byte, error) { return strconv.AppendInt(nil, other, 10), nil })
+		if err != nil {
+			c.Log.WarnContext(ctx, "cannot store a supergroup's new id", "error", err)
+		}
 	}
 }
 
 func (c *Channel) idName(chat int64) string { return fmt.Sprintf("%s:%d", c.Login(), chat) }
-
-func (c *Channel) storeID(ctx context.Context, chat, other int64) error {
-	return c.s.State.Change(ctx, c.idName(chat), func([]byte) ([]byte, error) { return strconv.AppendInt(nil, other, 10), nil })
-}
 
 // otherID returns the other id of a group or supergroup, or the same id if it has no other one.
 func (c *Channel) otherID(ctx context.Context, chat int64) (int64, error) {

@@ -149,12 +149,12 @@ func (s *stage) Stop() error {
 
 func TestTheChannelPassesTheSuite(t *testing.T) {
 	for _, tt := range []struct{ mode, preview string }{
-		{telegram.ModePoll, telegram.PreviewEdit},
-		{telegram.ModeWebhook, telegram.PreviewOff},
+		{telegram.ModePoll, platform.PreviewEdit},
+		{telegram.ModeWebhook, platform.PreviewOff},
 	} {
 		t.Run(tt.mode+" "+tt.preview, func(t *testing.T) {
 			channeltest.Run(t, channeltest.Fixture{
-				Start: startStage(tt.mode, tt.preview), Groups: true, Redelivers: true, Bubble: true, Streams: tt.preview == telegram.PreviewEdit,
+				Start: startStage(tt.mode, tt.preview), Groups: true, Redelivers: true, Bubble: true, Streams: tt.preview == platform.PreviewEdit,
 			})
 		})
 	}

@@ -21,14 +21,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync/atomic"
 
 	"github.com/go-telegram/bot/models"
 
-	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/platform"
 )
@@ -39,12 +37,8 @@ const (
 	ModeWebhook = "webhook"
 )
 
-// What people see of an answer before it is finished.
-const (
-	PreviewEdit  = "edit"  // a message that grows
-	PreviewDraft = "draft" // in private chats, a draft without notifications
-	PreviewOff   = "off"
-)
+// PreviewDraft shows an unfinished answer in a private chat as a draft, without notifications.
+const PreviewDraft = "draft"
 
 // DefaultAPI is the public Bot API server.
 const DefaultAPI = "https://api.telegram.org"
@@ -56,8 +50,7 @@ type Settings struct {
 	PublicURL string          `key:"public_url" check:"url" help:"public https address of this server, for mode webhook"`
 	Preview   string          `key:"preview" default:"edit" oneof:"edit draft off" help:"what people see of an unfinished answer: a growing message, a draft in private chats, or nothing"`
 	Menu      string          `key:"menu" default:"commands" oneof:"commands off" help:"menu behind the slash: the commands that a person may give, or the menu of @BotFather"`
-	Files     string          `key:"files" help:"absolute path of a local Bot API server's files"`
-	Commands  []Command       // of the menu
+	Commands  []platform.Command
 
 	platform.Settings `key:"" api.default:"https://api.telegram.org" api.help:"address of the Bot API server; set it for a local server" max_media.help:"maximum size of a file; the public server allows 20MiB"`
 }
@@ -77,11 +70,11 @@ var tokenForm = regexp.MustCompile(`^[0-9]+:[A-Za-z0-9_-]+$`)
 
 // New checks the settings and returns the channel. It makes no call.
 func New(s Settings) (*Channel, error) {
-	s.Mode, s.Preview = cmp.Or(s.Mode, ModePoll), cmp.Or(s.Preview, PreviewEdit)
+	s.Mode = cmp.Or(s.Mode, ModePoll)
 	s.Token, s.PublicURL = platform.Secret(strings.TrimSpace(string(s.Token))), strings.TrimRight(s.PublicURL, "/")
 	c := &Channel{s: s}
-	err := c.Init(&c.s.Settings, "telegram", DefaultAPI)
-	if err = cmp.Or(c.s.check(), err); err != nil {
+	c.Init(&c.s.Settings, "telegram", DefaultAPI)
+	if err := c.s.check(); err != nil {
 		return nil, fmt.Errorf("telegram: %w", err)
 	}
 	mac := hmac.New(sha256.New, []byte(s.Token))
@@ -105,8 +98,6 @@ func (s *Settings) check() error {
 		return errors.New("the token is invalid; expected a number, a colon and letters, as @BotFather shows it")
 	case s.Mode == ModeWebhook && s.PublicURL == "":
 		return errors.New("mode webhook needs public_url; set it to this server's public https address")
-	case s.Files != "" && !filepath.IsAbs(s.Files):
-		return errors.New("files is not an absolute path; expected the folder of the Bot API server's files")
 	case s.API == DefaultAPI && s.MaxMedia > publicMaxMedia:
 		return fmt.Errorf("max_media is %d; expected at most %d bytes, the public server's limit", s.MaxMedia, publicMaxMedia)
 	}
@@ -151,10 +142,7 @@ func (c *Channel) Serve(ctx context.Context, q *kernel.Queue) error {
 		receive = func(ctx context.Context) error { return c.poll(ctx, q) }
 	}
 	return c.Service.Serve(ctx, q, platform.ServiceOptions{
-		Run: c.run,
-		Sender: kernel.Sender{Send: func(ctx context.Context, out channel.Outbound) (channel.Receipt, error) {
-			return c.deliver(ctx, out.Block)
-		}},
+		Run: c.run, Sender: kernel.Sender{Send: c.poster().Send},
 		Identify: c.getMe, Lasting: []*platform.Kind{badToken}, Bot: c.About, Started: c.setMenus,
 		Receive: receive, Exclusive: c.s.Mode == ModePoll,
 	})

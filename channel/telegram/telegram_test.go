@@ -20,7 +20,6 @@ func TestSettingsAreChecked(t *testing.T) {
 		"a token that is none":        {telegram.Settings{Token: "canary token"}, "the token is invalid"},
 		"a webhook without address":   {telegram.Settings{Token: "42:x", Mode: telegram.ModeWebhook}, "mode webhook needs public_url"},
 		"more than the public server": {telegram.Settings{Token: "42:x", Settings: platform.Settings{MaxMedia: 21 << 20}}, "expected at most 20971520 bytes"},
-		"a relative folder":           {telegram.Settings{Token: "42:x", Files: "files"}, "files is not an absolute path"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := telegram.New(tt.s)
@@ -29,7 +28,7 @@ func TestSettingsAreChecked(t *testing.T) {
 			}
 		})
 	}
-	if _, err := telegram.New(telegram.Settings{Token: "42:x", Settings: platform.Settings{API: "http://127.0.0.1:8081", MaxMedia: 1 << 30}, Files: "/var/files"}); err != nil {
+	if _, err := telegram.New(telegram.Settings{Token: "42:x", Settings: platform.Settings{API: "http://127.0.0.1:8081", MaxMedia: 1 << 30}}); err != nil {
 		t.Error(err)
 	}
 }

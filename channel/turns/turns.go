@@ -51,13 +51,8 @@ type Agent struct {
 
 // New returns an agent over a framework, and registers with it, as "channels".
 func New(f *turn.Framework, o *Options) (*Agent, error) {
-	a := &Agent{turns: f}
-	if o != nil {
-		a.o = *o
-	}
-	if a.o.Log == nil {
-		a.o.Log = slog.New(slog.DiscardHandler)
-	}
+	a := &Agent{turns: f, o: *cmp.Or(o, &Options{})}
+	a.o.Log = cmp.Or(a.o.Log, slog.New(slog.DiscardHandler))
 	if a.o.Answer == nil {
 		a.o.Answer = func(context.Context, agent.Answer) error { return agent.ErrNoQuestion }
 	}
@@ -107,7 +102,9 @@ func (r *reply) resume() (over bool, err error) {
 		}
 		if !told.Begun {
 			id := r.turn.Context.MessageID
-			over = agent.WasSteered(ctx, t, r.turn.Arrived, func(m tape.Meta) bool { return m.Message == id })
+			if over, err = agent.WasSteered(ctx, t, r.turn.Arrived, func(m tape.Meta) bool { return m.Message == id }); err != nil {
+				return err
+			}
 		}
 		r.text.WriteString(told.Text)
 		r.past, r.sent = len(told.Text), min(r.turn.Shown, len(told.Text))

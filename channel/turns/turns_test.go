@@ -63,10 +63,6 @@ func (s *sink) Preview(p channel.Payload) {
 	s.previews = append(s.previews, p.Text)
 }
 
-func (*sink) Do(ctx context.Context, _ channel.Block, send func(context.Context) (channel.Receipt, error)) (channel.Receipt, error) {
-	return send(ctx)
-}
-
 // framework answers by plugins, the first one asked last.
 func framework(t *testing.T, plugins ...any) *turn.Framework {
 	t.Helper()

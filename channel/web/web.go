@@ -28,8 +28,8 @@ const (
 )
 
 // Shipped has the defaults of the channel: callers that HTTP lets in may talk and use the commands of a user.
-func Shipped() channel.Place {
-	return channel.Place{
+func Shipped() *channel.Place {
+	return &channel.Place{
 		DMPolicy: channel.PolicyOpen, CommandMode: channel.CommandsSenders,
 		Greeting: new(""), SenderRate: new(0), ChatRate: new(0), // the limits of HTTP have counted the request
 	}
@@ -37,7 +37,7 @@ func Shipped() channel.Place {
 
 // NewKernel returns a kernel for a server that has no other channels: with the settings that are shipped.
 func NewKernel(log *slog.Logger) *kernel.Kernel {
-	tree, err := channel.NewTree(channel.Configuration{Channels: map[string]channel.ChannelPlace{Name: {Shipped: Shipped()}}})
+	tree, err := channel.NewTree(channel.Configuration{{Channel: Name}: Shipped()})
 	if err != nil { // cannot be: nothing in it comes from outside
 		panic(err)
 	}

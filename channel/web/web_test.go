@@ -93,9 +93,7 @@ func TestAMessageIsATurnOfItsRun(t *testing.T) {
 // kernelWith has settings of the channel as a configuration would write them.
 func kernelWith(t *testing.T, place channel.Place) *kernel.Kernel {
 	t.Helper()
-	tree, err := channel.NewTree(channel.Configuration{Channels: map[string]channel.ChannelPlace{
-		web.Name: {AccountPlace: channel.AccountPlace{Place: place}, Shipped: web.Shipped()},
-	}})
+	tree, err := channel.NewTree(channel.Configuration{{Channel: web.Name}: web.Shipped(), {Level: channel.OfChannel, Channel: web.Name}: &place})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,11 +203,10 @@ func Example() {
 	r, err := web.Run(context.Background(), k, &web.Message{
 		Principal: "alice", Session: "s-42", Run: "r1", Agent: "assistant", Text: "hello",
 		Dispatch: func(ctx context.Context, t *channel.Turn) (channel.DispatchResult, error) {
-			// Whoever shows the reply asks the sink: nothing is shown of a turn that only observes.
-			_, err := t.Sink.Do(ctx, channel.Block{Kind: channel.ReplyFinal}, func(context.Context) (channel.Receipt, error) {
-				return channel.Receipt{}, nil
-			})
-			return channel.DispatchResult{}, err
+			if t.Context.ObserveOnly { // nothing is shown of a turn that only observes
+				return channel.DispatchResult{}, nil
+			}
+			return channel.DispatchResult{Final: 1}, nil
 		},
 	})
 	fmt.Println(r.SessionKey, r.Outcome, err)

@@ -10,10 +10,10 @@ import (
 	"github.com/lingserve/lingserve/channel/platform"
 )
 
-// answer is the answer to a message. With [AckResult] it is stored, with the parts of the reply that the callback has not got.
+// answer is the answer to a message. With [AckResult] it is stored.
 type answer struct {
 	Turn      string `json:"turn,omitempty"`
-	Status    string `json:"status"` // accepted, or done: then it has what follows
+	Status    string `json:"status"` // accepted, or done
 	Admission string `json:"admission,omitempty"`
 	Reason    string `json:"reason,omitempty"`
 	Outcome   string `json:"outcome,omitempty"`
@@ -39,13 +39,11 @@ func partOf(b *channel.Block) part {
 	return part{b.Kind, b.Seq, text}
 }
 
-// add adds a part. known reports that it was there.
-func (a *answer) add(p part) (known bool) {
-	if slices.ContainsFunc(a.Replies, func(other part) bool { return other.Seq == p.Seq }) {
-		return true
+// add adds a part, unless it is there.
+func (a *answer) add(p part) {
+	if !slices.ContainsFunc(a.Replies, func(other part) bool { return other.Seq == p.Seq }) {
+		a.Replies = append(a.Replies, p)
 	}
-	a.Replies = append(a.Replies, p)
-	return false
 }
 
 // complete makes it the answer to a turn that has ended.

@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
+	"github.com/lingserve/lingserve/adapter/wire"
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/platform"
 	"github.com/lingserve/lingserve/internal/backoff"
@@ -37,35 +36,19 @@ func replyTo(m *message, turn string, p part) *reply {
 	return &reply{turn, m.id, m.Conversation, p.Kind, p.Seq, p.Text, p.Kind == channel.ReplyFinal}
 }
 
-// resend sends the end of a reply that was stored, after a first attempt that has failed or was not made. Parts that are still held go first. The
-// answer is stored anew: no turn runs any more that could do it.
+// resend sends the end of a reply that was stored, after a first attempt that has failed or was not made. The answer is stored anew: no
+// turn runs any more that could do it.
 func (c *Channel) resend(ctx context.Context, out channel.Outbound) (channel.Receipt, error) {
-	key, err := channel.ParseEventKey(out.Event)
-	if err != nil {
-		return channel.Receipt{}, &channel.NotSentError{Err: err}
-	}
-	var a answer
-	if c.result {
-		a, _ = c.load(ctx, out.Event)
-	}
-	known := a.add(partOf(&out.Block))
-	if known && a.Status == statusDone { // it is in the answer already
-		return receiptOf(&out.Block), nil
-	}
-	if c.s.Callback != "" {
+	if !c.result {
 		place := out.Conversation
+		key, _ := channel.ParseEventKey(out.Event) // the kernel has written it
 		m := &message{id: key.ID, Conversation: conversation{place.ID, place.Kind, place.ThreadID}}
-		for _, p := range a.Replies {
-			if err := c.send(ctx, replyTo(m, out.TurnID, p)); err != nil {
-				return channel.Receipt{}, err
-			}
-		}
-		a.Replies = nil
+		return receiptOf(&out.Block), c.send(ctx, replyTo(m, out.TurnID, partOf(&out.Block)))
 	}
-	if c.result {
-		a.complete(out.TurnID, channel.Admission{Kind: channel.Dispatch}, channel.OutcomeVisible)
-		c.save(ctx, out.Event, out.Session, &a)
-	}
+	a, _ := c.load(ctx, out.Event)
+	a.add(partOf(&out.Block))
+	a.complete(out.TurnID, channel.Admission{Kind: channel.Dispatch}, channel.OutcomeVisible)
+	c.save(ctx, out.Event, out.Session, &a)
 	return receiptOf(&out.Block), nil
 }
 
@@ -88,49 +71,27 @@ func (c *Channel) sendRepeatedly(ctx context.Context, r *reply) error {
 
 // send makes one attempt to send a part of a reply.
 func (c *Channel) send(ctx context.Context, r *reply) error {
-	if c.s.Callback == "" {
-		return &channel.NotSentError{Err: errors.New("webhook: no callback is set for replies"), Permanent: true}
-	}
-	body, err := rawjson.Marshal(r)
-	if err != nil {
-		return &channel.NotSentError{Err: err}
-	}
-	body = append(body, '\n')
+	body := append(rawjson.MustMarshal(r), '\n')
 	header := http.Header{"Content-Type": {"application/json"}, "User-Agent": {"lingserve"}}
 	c.out.Sign(header, fmt.Sprintf("%s:%d", r.Turn, r.Seq), time.Now(), body)
-	var status error
-	err = platform.Exchange(ctx, c.HTTP, callTimeout, http.MethodPost, c.s.Callback, header, body, func(res *http.Response, _ []byte) error {
-		status = statusError(res)
-		return nil
-	})
-	if err != nil {
-		return unreached(err)
+	err := platform.Exchange(ctx, c.HTTP, callTimeout, http.MethodPost, c.s.Callback, header, body, statusError)
+	if _, answered := errors.AsType[*channel.NotSentError](err); err == nil || answered {
+		return err
 	}
-	return status
+	return unreached(err)
 }
 
 // statusError returns what the answer of a callback means.
-func statusError(res *http.Response) error {
+func statusError(res *http.Response, _ []byte) error {
 	status := res.StatusCode
 	err := fmt.Errorf("webhook: the callback answered with status %d; expected 2xx", status)
 	switch {
 	case status >= 200 && status < 300:
 		return nil
 	case status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusTooManyRequests, status >= 500:
-		return &channel.NotSentError{Err: err, Retryable: true, RetryAfter: retryAfter(res.Header.Get("Retry-After"), time.Now())}
+		return &channel.NotSentError{Err: err, Retryable: true, RetryAfter: min(wire.RetryAfter(res.Header, time.Now()), maxRetryAfter)}
 	}
 	return &channel.NotSentError{Err: err, Permanent: true}
-}
-
-// retryAfter parses the header Retry-After: seconds, or a date.
-func retryAfter(text string, now time.Time) time.Duration {
-	var d time.Duration
-	if n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 31); err == nil {
-		d = time.Duration(n) * time.Second
-	} else if date, err := http.ParseTime(text); err == nil {
-		d = date.Sub(now)
-	}
-	return min(max(d, 0), maxRetryAfter)
 }
 
 // unreached returns what it means that no answer has come. It does not contain the address, which may have a secret.

@@ -3,7 +3,6 @@ package webhook
 import (
 	"bytes"
 	"context"
-	"time"
 
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/channel/kernel"
@@ -15,25 +14,13 @@ type event struct {
 	*platform.Event
 	c        *Channel
 	messages []*message
-	ctx      context.Context // of the turn
-
-	session string
-	busy    chan struct{} // has an item while one of the functions below runs: parts of the reply keep their order
-	answer  answer        // with its Turn from the beginning
-	held    *time.Timer   // releases the parts that are held; nil: none was
-}
-
-// releaseBefore is how long before the request stops waiting the reply goes to the callback: clocks of replicas differ.
-const releaseBefore = time.Second
-
-// key names a message.
-func (c *Channel) key(m *message) channel.EventKey {
-	return channel.EventKey{Channel: c.s.Name, Account: c.s.Account, Conversation: m.Conversation.ID, Thread: m.Conversation.Thread, ID: m.id}
+	session  string
+	answer   answer // with its Turn from the beginning
 }
 
 // run runs the turn of an event.
 func (c *Channel) run(ctx context.Context, e *platform.Event) (channel.Result, error) {
-	ev := &event{Event: e, c: c, ctx: ctx, busy: make(chan struct{}, 1)}
+	ev := &event{Event: e, c: c}
 	for _, raw := range e.Meta.Event.Raws() {
 		id, body, _ := bytes.Cut(raw, []byte("\n"))
 		m, err := parse(body)
@@ -72,40 +59,28 @@ func (c *Channel) describe(e *platform.Event, list []*message) {
 	for _, m := range list {
 		in := inputOf(m)
 		in.ID = list[0].id
-		e.Messages = append(e.Messages, platform.Message{Input: in, Kind: channel.EventMessage, Files: m.files})
+		one := platform.Message{Input: in, Kind: channel.EventMessage, Files: m.files}
+		one.Mentions = func(names channel.Names) channel.MentionFacts {
+			is := names.In(m.Text) || m.Mentioned != nil && *m.Mentioned
+			return channel.MentionFacts{CanDetect: m.Mentioned != nil, WasMentioned: is, HasAnyMention: is}
+		}
+		e.Messages = append(e.Messages, one)
 		at := m.Conversation
 		e.Sender, e.Place = m.Sender, channel.ConversationFacts{Kind: at.Kind, ID: at.ID, ThreadID: at.Thread}
 		e.Reply = platform.ReplyPlan(at.Kind, at.ID, at.Thread, "")
 	}
 	e.Complete = func(_ context.Context, _ *channel.Facts, p channel.Policy, _ channel.Identity) (channel.MentionFacts, []platform.Attachment) {
-		return mentions(list, p.Patterns), nil
+		return channel.MentionFacts{CanDetect: len(p.Patterns) > 0}, nil
 	}
 }
 
-func mentions(list []*message, patterns []string) (all channel.MentionFacts) {
-	names := channel.NewNames(patterns)
-	for _, m := range list {
-		mentioned := names.In(m.Text) || m.Mentioned != nil && *m.Mentioned
-		all = channel.MergeMentions(all, channel.MentionFacts{
-			CanDetect: m.Mentioned != nil || len(patterns) > 0, WasMentioned: mentioned, HasAnyMention: mentioned,
-		})
-	}
-	return all
-}
-
-// deliver holds a part of the reply for the answer, or sends it to the callback.
+// deliver stores a part of the reply for the answer, or sends it to the callback.
 func (ev *event) deliver(ctx context.Context, b channel.Block) (channel.Receipt, error) {
-	ev.busy <- struct{}{}
-	defer func() { <-ev.busy }()
-	if wait, holds := ev.holds(); holds {
+	if ev.c.result {
 		ev.answer.add(partOf(&b))
 		ev.c.save(ctx, ev.Meta.Event.Key, ev.session, &ev.answer)
-		if ev.held == nil && ev.c.s.Callback != "" {
-			ev.held = time.AfterFunc(wait, ev.releaseLate)
-		}
 		return receiptOf(&b), nil
 	}
-	ev.release(ctx)
 	send := ev.c.sendRepeatedly
 	if b.Kind == channel.ReplyFinal && !b.IsError { // the outbox repeats it
 		send = ev.c.send
@@ -115,52 +90,10 @@ func (ev *event) deliver(ctx context.Context, b channel.Block) (channel.Receipt,
 
 func receiptOf(b *channel.Block) channel.Receipt { return channel.Receipt{MessageIDs: []string{b.Key}} }
 
-// holds reports whether a request still waits for the reply, and for how long. Without a callback it waits for ever.
-func (ev *event) holds() (wait time.Duration, holds bool) {
-	wait = time.Until(ev.Meta.Event.Arrived.Add(resultWait - releaseBefore))
-	return wait, ev.c.result && (wait > 0 || ev.c.s.Callback == "")
-}
-
-// releaseLate sends the parts that are held while the turn goes on: one may be a question.
-func (ev *event) releaseLate() {
-	ev.busy <- struct{}{}
-	defer func() { <-ev.busy }()
-	if ev.answer.Status != statusDone {
-		ev.release(ev.ctx)
-	}
-}
-
-// release sends the parts that are held to the callback.
-func (ev *event) release(ctx context.Context) {
-	if len(ev.answer.Replies) == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	for _, p := range ev.answer.Replies {
-		if err := ev.c.sendRepeatedly(ctx, replyTo(ev.messages[0], ev.answer.Turn, p)); err != nil {
-			ev.c.Log.WarnContext(ctx, "cannot send part of a reply to the callback", "error", err)
-		}
-	}
-	ev.answer.Replies = nil
-	ev.c.save(ctx, ev.Meta.Event.Key, ev.session, &ev.answer)
-}
-
 // finalize stores the answer for the requests that wait, unless the event runs again. A sender who is to be paired is answered before.
 func (ev *event) finalize(ctx context.Context, r channel.Result) error {
 	c := ev.c
-	if !c.result {
-		return nil
-	}
-	ev.busy <- struct{}{}
-	defer func() { <-ev.busy }()
-	if ev.held != nil {
-		ev.held.Stop()
-	}
-	if _, holds := ev.holds(); !holds {
-		ev.release(ctx)
-	}
-	if !ev.Meta.Event.Ended() && r.Admission.Reason != channel.ReasonPairingRequired {
+	if !c.result || !ev.Meta.Event.Ended() && r.Admission.Reason != channel.ReasonPairingRequired {
 		return nil
 	}
 	ev.answer.complete(r.TurnID, r.Admission, r.Outcome)
@@ -168,7 +101,8 @@ func (ev *event) finalize(ctx context.Context, r channel.Result) error {
 	var merged answer
 	merged.complete(r.TurnID, channel.Admission{Kind: channel.Handled, Reason: channel.ReasonMerged}, r.Outcome)
 	for _, m := range ev.messages[1:] {
-		c.save(ctx, c.key(m).String(), ev.session, &merged)
+		key := channel.EventKey{Channel: c.s.Name, Account: c.s.Account, Conversation: m.Conversation.ID, Thread: m.Conversation.Thread, ID: m.id}
+		c.save(ctx, key.String(), ev.session, &merged)
 	}
 	return nil
 }

@@ -129,6 +129,7 @@ func TestSettingsThatMakeNoSenseAreRefused(t *testing.T) { // CH-184
 		{"the least", webhook.Settings{Secret: vectorSecret, Callback: "https://example.com/hook"}, ""},
 		{"the reply in the answer", webhook.Settings{Secret: vectorSecret, Ack: webhook.AckResult}, ""},
 		{"no secret", webhook.Settings{Callback: "https://example.com"}, "the secret is missing"},
+		{"both", webhook.Settings{Secret: vectorSecret, Ack: webhook.AckResult, Callback: "https://example.com/hook"}, "callback is not used"},
 		{"no callback", webhook.Settings{Secret: vectorSecret}, "callback is missing"},
 		{"http", webhook.Settings{Secret: vectorSecret, Callback: "http://example.com"}, "allow_insecure"},
 		{"http that is allowed", webhook.Settings{Secret: vectorSecret, Callback: "http://example.com", AllowInsecure: true}, ""},

@@ -95,15 +95,18 @@ const (
 	pollEvery = 100 * time.Millisecond
 )
 
-// await returns the answer when a turn has ended. It returns accepted after a minute, or when the sender has gone, the channel ends, or the answer cannot
-// be read.
+// await returns the answer when a turn has ended. After a minute, or when the sender has gone, the channel ends, or the answer cannot be
+// read, it returns accepted with the parts of the reply so far: one may be a question.
 func (c *Channel) await(ctx context.Context, name string, accepted answer) answer {
 	ctx, cancel := context.WithTimeout(ctx, resultWait)
 	defer cancel()
 	for c.Queue() != nil {
 		a, ok := c.load(ctx, name)
-		if a.Status == statusDone {
+		switch {
+		case a.Status == statusDone:
 			return a
+		case ok:
+			accepted.Replies = a.Replies
 		}
 		if !ok || backoff.Sleep(ctx, pollEvery) != nil {
 			break

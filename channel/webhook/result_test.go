@@ -69,9 +69,9 @@ func TestAnAnswerThatCannotBeReadIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-func TestAnAnswerHasTheReplyAndTheCallbackGetsNothing(t *testing.T) {
+func TestAnAnswerHasTheReply(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(t, withResult(true))
+		r := newRig(t, withResult)
 		r.Answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 			time.Sleep(webhook.ResultWait - 2*time.Second)
 			part(ctx, turn, "one")
@@ -81,60 +81,24 @@ func TestAnAnswerHasTheReplyAndTheCallbackGetsNothing(t *testing.T) {
 		if a.status != http.StatusOK || a.answer.Status != "done" || a.answer.Admission != "dispatch" || a.answer.Outcome != "visible" || a.texts() != "block one, final two" {
 			t.Errorf("got %+v", a)
 		}
-		time.Sleep(time.Minute)
-		if n := len(r.back.Requests()); n > 0 {
-			t.Errorf("the callback got %d requests", n)
-		}
 	})
 }
 
-func TestALateReplyGoesToTheCallbackAlone(t *testing.T) {
-	for _, steps := range [][]fakecallback.Step{nil, {{Status: 503}, {Cut: true}, {Status: 500}, {}, {Status: 503}, {Status: 503}}} {
-		bubble(t, func(t *testing.T) {
-			r := newRig(t, withResult(true))
-			r.back.Then(steps...)
-			r.Answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
-				part(ctx, turn, "may I?")
-				time.Sleep(webhook.ResultWait + time.Second)
-				return say(ctx, turn, "two")
-			})
-			began := time.Now()
-			a := r.post("msg-1", hello("x"))
-			if took := time.Since(began); a.status != http.StatusAccepted || took != webhook.ResultWait || len(a.answer.Replies) > 0 || a.answer.Turn == "" {
-				t.Errorf("got %+v after %v", a, took)
-			}
-			if got := texts(r.back); !slices.Equal(got, []string{"may I?"}) && steps == nil {
-				t.Errorf("a question has not reached the callback while its turn waits: %q", got)
-			}
-			time.Sleep(90 * time.Second)
-			if got := texts(r.back); !slices.Equal(got, []string{"may I?", "two"}) {
-				t.Errorf("the callback got %q", got)
-			}
-			for i, m := range r.back.Taken() {
-				if m.ID != fmt.Sprintf("%s:%d", a.answer.Turn, i+1) || !strings.Contains(string(m.Body), `"turn":"`+a.answer.Turn+`","message":"msg-1"`) {
-					t.Errorf("got the id %s of %s", m.ID, m.Body)
-				}
-			}
-			if again := r.post("msg-1", hello("x")); again.answer.Turn != a.answer.Turn || again.status != http.StatusOK || len(again.answer.Replies) > 0 || !again.answer.Duplicate {
-				t.Errorf("got %+v", again)
-			}
-		})
-	}
-}
-
-func TestWithoutACallbackALateReplyWaitsForARetry(t *testing.T) {
+func TestALateReplyWaitsForARetry(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(t, withResult(false))
+		r := newRig(t, withResult)
 		r.Answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+			part(ctx, turn, "may I?")
 			time.Sleep(2*webhook.ResultWait + time.Second)
 			return say(ctx, turn, "late")
 		})
 		for range 2 {
-			if a := r.post("msg-1", hello("x")); a.status != http.StatusAccepted {
+			began := time.Now()
+			if a := r.post("msg-1", hello("x")); a.status != http.StatusAccepted || a.answer.Turn == "" || a.texts() != "block may I?" || time.Since(began) != webhook.ResultWait {
 				t.Errorf("got %+v", a)
 			}
 		}
-		if a := r.post("msg-1", hello("x")); a.status != http.StatusOK || !a.answer.Duplicate || a.texts() != "final late" {
+		if a := r.post("msg-1", hello("x")); a.status != http.StatusOK || !a.answer.Duplicate || a.texts() != "block may I?, final late" {
 			t.Errorf("got %+v", a)
 		}
 	})
@@ -157,7 +121,7 @@ func TestABlockedMessageSaysWhy(t *testing.T) {
 func TestARequestGetsTheAnswerOfAnotherReplica(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d, back := openDatabase(t), fakecallback.New(vectorSecret)
-		settings := func(s *webhook.Settings, k *kernel.Kernel) { s.Ack, s.Callback = webhook.AckResult, "" }
+		settings := func(s *webhook.Settings, k *kernel.Kernel) { s.Ack = webhook.AckResult }
 		a, b := newReplica(t, d, "a", back, settings), newReplica(t, d, "b", back, settings)
 		goOn := make(chan struct{})
 		a.Answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
@@ -188,7 +152,7 @@ func TestARequestGetsTheAnswerOfAnotherReplica(t *testing.T) {
 func TestAReplyIsCompleteAfterARestart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d, back := openDatabase(t), fakecallback.New(vectorSecret)
-		a := newReplica(t, d, "a", back, withResult(false))
+		a := newReplica(t, d, "a", back, withResult)
 		a.Answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 			part(ctx, turn, "one")
 			<-ctx.Done()
@@ -202,7 +166,7 @@ func TestAReplyIsCompleteAfterARestart(t *testing.T) {
 			t.Errorf("got %+v of a server that ends", g)
 		}
 		b := newReplica(t, d, "b", back, func(s *webhook.Settings, k *kernel.Kernel) {
-			s.Ack, s.Callback = webhook.AckResult, ""
+			s.Ack = webhook.AckResult
 			k.Agent = agentFunc(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 				if turn.Shown != len("one") {
 					t.Errorf("%d bytes were shown", turn.Shown)
@@ -219,7 +183,7 @@ func TestAReplyIsCompleteAfterARestart(t *testing.T) {
 // A failed turn that runs again is not the answer (CH-73).
 func TestTheAnswerIsThatOfTheLastTurn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(t, withResult(false))
+		r := newRig(t, withResult)
 		fail := 2
 		r.Answers(func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
 			if fail--; fail >= 0 {
@@ -309,7 +273,7 @@ func TestASenderIsPairedByACode(t *testing.T) {
 func TestTheAnswersOfASessionAreErased(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := openDatabase(t)
-		r := newReplica(t, d, "a", fakecallback.New(vectorSecret), withResult(true))
+		r := newReplica(t, d, "a", fakecallback.New(vectorSecret), withResult)
 		r.post("msg-1", hello("x"))
 		other := strings.Replace(hello("y"), "c1", "c2", 1)
 		r.post("msg-2", other)

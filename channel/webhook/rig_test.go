@@ -93,6 +93,9 @@ func newReplica(t *testing.T, d *db.DB, name string, back *fakecallback.Server, 
 	if change != nil {
 		change(&s, r.k)
 	}
+	if s.Ack == webhook.AckResult {
+		s.Callback = ""
+	}
 	var err error
 	if r.c, err = webhook.New(s); err != nil {
 		t.Fatal(err)
@@ -104,15 +107,8 @@ func newReplica(t *testing.T, d *db.DB, name string, back *fakecallback.Server, 
 	return r
 }
 
-// withResult answers messages with the reply; without a callback if that is said.
-func withResult(callback bool) func(*webhook.Settings, *kernel.Kernel) {
-	return func(s *webhook.Settings, _ *kernel.Kernel) {
-		s.Ack = webhook.AckResult
-		if !callback {
-			s.Callback = ""
-		}
-	}
-}
+// withResult answers messages with the reply.
+func withResult(s *webhook.Settings, _ *kernel.Kernel) { s.Ack = webhook.AckResult }
 
 // serve runs the channel until end.
 func (r *rig) serve() {

@@ -3,7 +3,7 @@
 //
 // # Guarantees
 //   - A message is stored before its sender gets an answer, and runs once, however often it is sent.
-//   - A reply goes one way: in the answer to the message, or to the callback, never both. Only the configuration sets the callback.
+//   - Replies go one way: in the answers to messages, or to the callback. Only the configuration sets the callback.
 //   - Every attempt to send a part of a reply has the same webhook-id.
 //   - The callback is not at an address of this machine or of a private network, unless the configuration names the host.
 package webhook
@@ -43,7 +43,7 @@ type Settings struct {
 	platform.Settings
 	Secret         platform.Secret `key:"secret" help:"signing secret of messages, such as whsec_…; or several"`
 	Ack            string          `key:"ack" default:"immediate" oneof:"immediate result" help:"answer to a message: at once, or with the reply"`
-	Callback       string          `key:"callback" check:"url" help:"https address for replies; required with ack immediate"`
+	Callback       string          `key:"callback" check:"url" help:"https address for replies, with ack immediate"`
 	CallbackSecret platform.Secret `key:"callback_secret" help:"signing secret of replies; unset: the secret of messages"`
 	MaxBody        int64           `key:"max_body" default:"1MiB" min:"1KiB" help:"maximum size of a message, with media"`
 	AllowInsecure  bool            `key:"allow_insecure" default:"false" help:"allow http for the callback"`
@@ -83,17 +83,18 @@ func New(s Settings) (*Channel, error) {
 	if c.out, err = ParseSecrets(string(cmp.Or(s.CallbackSecret, s.Secret))); err != nil {
 		return nil, fmt.Errorf("webhook: callback_secret: %w", err)
 	}
-	if !c.result && s.Callback == "" {
+	switch {
+	case !c.result && s.Callback == "":
 		return nil, errors.New("webhook: callback is missing; set it to the https address for replies, or set ack to " + AckResult)
+	case c.result && s.Callback != "":
+		return nil, errors.New("webhook: callback is not used with ack " + AckResult + ", which has replies in the answers; remove one of them")
 	}
 	if c.callback, err = s.parseCallback(); err != nil {
 		return nil, err
 	}
 	c.transport = newTransport(c.callback != nil && isAmong(s.AllowPrivate, c.callback))
 	c.s.Client, c.s.MaxMedia = &http.Client{Transport: c.transport}, math.MaxInt64 // the size of a body limits each file
-	if err = c.Init(&c.s.Settings, "webhook", ""); err != nil {
-		return nil, fmt.Errorf("webhook: %w", err)
-	}
+	c.Init(&c.s.Settings, "webhook", "")
 	c.Files.Total = maxFolder
 	c.Files.Fetch = func(_ context.Context, a platform.Attachment, w io.Writer) error {
 		_, err := io.WriteString(w, a.Source)
@@ -137,11 +138,7 @@ func (c *Channel) Check(ctx context.Context) error {
 	defer cancel()
 	conn, err := c.transport.DialContext(ctx, "tcp", net.JoinHostPort(c.callback.Hostname(), port))
 	if err != nil {
-		err = unreached(platform.Bare(ctx, err))
-		if not, ok := errors.AsType[*channel.NotSentError](err); ok { // no reply is meant
-			err = not.Err
-		}
-		return err
+		return errors.Unwrap(unreached(platform.Bare(ctx, err))) // no reply is meant
 	}
 	return conn.Close()
 }

@@ -27,32 +27,24 @@ import (
 // channelMakers make the channels of each type, except the API and the terminal. o is what all channels have beside their settings.
 var channelMakers = map[string]func(c config.Channel, o platform.Settings, results webhook.Results) (kernel.Channel, error){
 	"telegram": func(c config.Channel, o platform.Settings, _ webhook.Results) (kernel.Channel, error) {
-		s := c.Telegram
-		s.Settings, s.Commands = inPlace(c, o, s.Settings), menu()
-		return telegram.New(s)
+		c.Telegram.Settings, c.Telegram.Commands = inPlace(c, o, c.Telegram.Settings), menu()
+		return telegram.New(c.Telegram)
 	},
 	"webhook": func(c config.Channel, o platform.Settings, results webhook.Results) (kernel.Channel, error) {
-		s := c.Webhook
-		s.Settings, s.Results = inPlace(c, o, s.Settings), results
-		return webhook.New(s)
+		c.Webhook.Settings, c.Webhook.Results = inPlace(c, o, c.Webhook.Settings), results
+		return webhook.New(c.Webhook)
 	},
 	"slack": func(c config.Channel, o platform.Settings, _ webhook.Results) (kernel.Channel, error) {
-		s := c.Slack
-		s.Settings = inPlace(c, o, s.Settings)
-		return slack.New(s)
+		c.Slack.Settings = inPlace(c, o, c.Slack.Settings)
+		return slack.New(c.Slack)
 	},
 	"feishu": func(c config.Channel, o platform.Settings, _ webhook.Results) (kernel.Channel, error) {
-		s := c.Feishu
-		s.Settings = inPlace(c, o, s.Settings)
-		return feishu.New(s)
+		c.Feishu.Settings = inPlace(c, o, c.Feishu.Settings)
+		return feishu.New(c.Feishu)
 	},
 	"discord": func(c config.Channel, o platform.Settings, _ webhook.Results) (kernel.Channel, error) {
-		s := c.Discord
-		s.Settings = inPlace(c, o, s.Settings)
-		for _, m := range menu() {
-			s.Commands = append(s.Commands, discord.Command{Name: m.Name, Help: m.Help})
-		}
-		return discord.New(s)
+		c.Discord.Settings, c.Discord.Commands = inPlace(c, o, c.Discord.Settings), menu()
+		return discord.New(c.Discord)
 	},
 }
 
@@ -63,10 +55,10 @@ func inPlace(c config.Channel, all, configured platform.Settings) platform.Setti
 }
 
 // menu are the commands that can be given by one tap: those that need nothing more.
-func menu() (list []telegram.Command) {
+func menu() (list []platform.Command) {
 	for _, c := range commands.New().Commands(tool.Admin) {
 		if !slices.ContainsFunc(c.Params, func(p commands.Param) bool { return p.Required }) {
-			list = append(list, telegram.Command{Name: c.Name, Help: c.Help, Role: c.Role})
+			list = append(list, platform.Command{Name: c.Name, Help: c.Help, Role: c.Role})
 		}
 	}
 	return list
@@ -196,7 +188,7 @@ func eraseFromChannels(ctx context.Context, c *config.Config, stored *database, 
 // warn warns of channels that admit no senders, which is their default.
 func (d *channels) warn(c *config.Config, log *slog.Logger) {
 	for _, ch := range c.Channels {
-		if channelMakers[ch.Type] != nil && !platform.Admits(c.Access.Channels[ch.Name]) {
+		if channelMakers[ch.Type] != nil && !platform.Admits(c.Access, ch.Name) {
 			log.Warn("channel admits no senders; set dm.policy or groups.policy", "channel", ch.Name)
 		}
 	}

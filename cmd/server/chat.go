@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -25,6 +24,7 @@ import (
 	"github.com/lingserve/lingserve/channel/kernel"
 	"github.com/lingserve/lingserve/channel/turns"
 	"github.com/lingserve/lingserve/internal/config"
+	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/internal/providers"
 	"github.com/lingserve/lingserve/tool"
 )
@@ -32,13 +32,9 @@ import (
 func chatCommand(s streams) *cobra.Command {
 	var settings config.Flags
 	var agent, session string
-	cmd := newCommand("chat", func([]string) error {
+	cmd := loaded("chat", &settings, func(c *config.Config, _ []string) error {
 		if strings.TrimSpace(session) == "" {
 			return usagef("the name of the session is empty")
-		}
-		c, err := config.Load(&settings, os.Environ())
-		if err != nil {
-			return err
 		}
 		// The signals are caught before anything is started, so that none of them leaves the terminal in raw mode.
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGHUP)
@@ -108,16 +104,12 @@ func chatOptions(c *config.Config, tree *channel.Tree, names []string, name, ses
 	}
 	name = cmp.Or(name, usual)
 	if !slices.Contains(names, name) {
-		return o, fmt.Errorf("unknown agent %q%s expected one of %s", name, cmp.Or(didYouMean(name, names, ""), ";"), strings.Join(names, ", "))
+		return o, fmt.Errorf("unknown agent %q%s expected one of %s", name, cmp.Or(edits.Suggest(name, names, ""), ";"), strings.Join(names, ", "))
 	}
-	o = terminal.Options{
+	return terminal.Options{
 		Agent: name, Default: usual, Model: modelOf(c, name), Session: session,
 		Commands: comma.New().Commands(tool.Admin), Colors: os.Getenv("NO_COLOR") == "", Reason: reasonOf, Grace: min(c.Grace, chatGrace),
-	}
-	if c.Data != "" {
-		o.History = filepath.Join(c.Data, terminal.Name, "history")
-	}
-	return o, nil
+	}, nil
 }
 
 // talk talks until the input or ctx ends the chat.

@@ -38,17 +38,24 @@ func newCommand(path string, run func(args []string) error, actions ...*cobra.Co
 
 // configured returns a command that needs the configuration. The first signal cancels the context of do, and is then the exit status.
 func configured(path string, settings *config.Flags, do func(ctx context.Context, c *config.Config, args []string) error, actions ...*cobra.Command) *cobra.Command {
-	return newCommand(path, func(args []string) error {
-		c, err := config.Load(settings, os.Environ())
-		if err != nil {
-			return err
-		}
+	return loaded(path, settings, func(c *config.Config, args []string) error {
 		ctx, stop := interruptible()
 		defer stop()
 		if err := do(ctx, c, args); ctx.Err() == nil {
 			return err
 		}
 		return exitStatus(exitInterrupted)
+	}, actions...)
+}
+
+// loaded makes a command that gets the configuration.
+func loaded(path string, settings *config.Flags, do func(c *config.Config, args []string) error, actions ...*cobra.Command) *cobra.Command {
+	return newCommand(path, func(args []string) error {
+		c, err := config.Load(settings, os.Environ())
+		if err != nil {
+			return err
+		}
+		return do(c, args)
 	}, actions...)
 }
 
@@ -88,14 +95,7 @@ func unknownCommand(of *cobra.Command, name string) error {
 	if !of.HasParent() {
 		what = "command"
 	}
-	return usagef("unknown %s %q%s", what, name, didYouMean(name, commandNames(of), ""))
-}
-
-func didYouMean(name string, known []string, prefix string) string {
-	if near := edits.Nearest(name, known); near != "" {
-		return "; did you mean " + prefix + near + "?"
-	}
-	return ""
+	return usagef("unknown %s %q%s", what, name, edits.Suggest(name, commandNames(of), ""))
 }
 
 // addSettings adds the flags of all settings to a command. They are collected in settings.
@@ -120,5 +120,5 @@ func flagError(cmd *cobra.Command, err error) error {
 	}
 	var known []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
-	return usagef("unknown flag %s%s%s", dashes, name, didYouMean(name, known, "--"))
+	return usagef("unknown flag %s%s%s", dashes, name, edits.Suggest(name, known, "--"))
 }

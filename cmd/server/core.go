@@ -46,7 +46,7 @@ func (s *core) close() {
 
 // openModels opens the models and the workflows.
 func (s *core) openModels() (err error) {
-	models, keys, stop, err := providers.NewWithKeys(s.c)
+	models, keys, stop, err := providers.New(s.c)
 	if err != nil {
 		return err
 	}

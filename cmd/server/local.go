@@ -15,6 +15,7 @@ import (
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/config"
+	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/internal/providers"
 	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/internal/trail"
@@ -32,7 +33,7 @@ type localRun struct {
 }
 
 func startLocal(ctx context.Context, j *job, c *config.Config, stderr io.Writer) (_ *localRun, err error) {
-	models, stop, err := providers.New(c)
+	models, _, stop, err := providers.New(c)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +105,7 @@ func unknownWorkflow(name string, workflows *flow.Registry, from string) error {
 	if len(names) == 0 {
 		return fmt.Errorf("unknown workflow %q; there are no workflows (%s)", name, from)
 	}
-	return fmt.Errorf("unknown workflow %q%s expected one of %s (%s)", name, cmp.Or(didYouMean(name, names, ""), ";"), strings.Join(names, ", "), from)
+	return fmt.Errorf("unknown workflow %q%s expected one of %s (%s)", name, cmp.Or(edits.Suggest(name, names, ""), ";"), strings.Join(names, ", "), from)
 }
 
 func (r *localRun) ID() string      { return r.m.ID() }

@@ -68,11 +68,16 @@ func (i *inventory) run(ctx context.Context, c *config.Config, readWorkflows boo
 			}
 		}
 	}
-	stop, err := i.open(c)
+	i.unset = map[string]bool{}
+	for _, p := range c.Providers {
+		i.unset[p.Name] = !p.Set
+	}
+	models, _, stop, err := providers.New(c)
 	if err != nil {
 		return err
 	}
 	defer stop()
+	i.Models = models
 	var failed error
 	if readWorkflows && len(names) == 0 {
 		workflows, _, err := openWorkflows(c)
@@ -85,16 +90,6 @@ func (i *inventory) run(ctx context.Context, c *config.Config, readWorkflows boo
 		}
 	}
 	return cmp.Or(do(ctx, names), failed)
-}
-
-// open makes the models that are configured. stop ends what they run.
-func (i *inventory) open(c *config.Config) (stop func(), err error) {
-	i.unset = map[string]bool{}
-	for _, p := range c.Providers {
-		i.unset[p.Name] = !p.Set
-	}
-	i.Models, stop, err = providers.New(c)
-	return stop, err
 }
 
 // modelRow is a model in a list.

@@ -59,7 +59,7 @@ type startedRun interface {
 func runCommand(s streams) *cobra.Command {
 	var settings config.Flags
 	j := job{params: map[string]any{}}
-	cmd := newCommand("run", func(args []string) error {
+	cmd := loaded("run", &settings, func(c *config.Config, args []string) error {
 		j.workflow = args[0]
 		if err := j.input.readStdin(s.in); err != nil {
 			return err
@@ -71,10 +71,6 @@ func runCommand(s streams) *cobra.Command {
 			}
 		}
 		j.done = j.done || j.format == "text"
-		c, err := config.Load(&settings, os.Environ())
-		if err != nil {
-			return err
-		}
 		if c.Source("model").Kind == config.Flag { // other sources set only the default, which the workflow's model overrides
 			j.model = c.Model
 		}

@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"os"
 	"os/signal"
 	"reflect"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -31,11 +29,7 @@ import (
 func serveCommand(s streams) *cobra.Command {
 	var settings config.Flags
 	printConfig := false
-	cmd := newCommand("serve", func([]string) error {
-		c, err := config.Load(&settings, os.Environ())
-		if err != nil {
-			return err
-		}
+	cmd := loaded("serve", &settings, func(c *config.Config, _ []string) error {
 		if printConfig {
 			return c.Print(s.out)
 		}
@@ -57,7 +51,6 @@ type server struct {
 	access    *accessRules
 	encrypted *https.Encryption
 	metrics   *telemetry.Metrics
-	names     *operatorNames
 	channels  *channels
 	web       *web.Server
 }
@@ -116,7 +109,7 @@ func (s *server) openStore() error {
 func (s *server) assemble() (err error) {
 	c, log := s.c, s.log
 	o := serverOptions(c, s.workflows, s.models, log)
-	s.metrics, s.names = newMetrics(c, s.models, s.workflows)
+	s.metrics = newMetrics(c, s.models, s.workflows)
 	o.Observer, o.AccessLog = s.metrics, c.Log.Access
 	if err := s.openTapes(s.metrics, s.database.Usage()); err != nil {
 		return err
@@ -148,7 +141,10 @@ func (s *server) assemble() (err error) {
 		return states
 	}
 	o.Turns, o.Agents, o.Channels, o.Kernel = s.turns, s.agents, s.channels, s.channels.Kernel
-	o.ChannelNames = slices.AppendSeq(config.ChannelTypes(), maps.Keys(c.Access.Channels))
+	o.ChannelNames = config.ChannelTypes()
+	for _, ch := range c.Channels {
+		o.ChannelNames = append(o.ChannelNames, ch.Name)
+	}
 	o.Tracer, s.channels.Kernel.Tracer = s.traces.Provider(), s.traces.Channels()
 	if s.web, err = web.New(o); err != nil {
 		return databaseError(c, err)

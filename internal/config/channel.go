@@ -15,6 +15,7 @@ import (
 	"github.com/lingserve/lingserve/channel/telegram"
 	"github.com/lingserve/lingserve/channel/web"
 	"github.com/lingserve/lingserve/channel/webhook"
+	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/internal/yaml"
 )
 
@@ -37,11 +38,11 @@ type Channel struct {
 // Where is what errors call the channel: "channels.telegram", "channels.telegram.accounts.work".
 func (c Channel) Where() string { return yaml.Path(c.path()...) }
 
-func (c Channel) path() []string {
-	if c.Account == "" {
-		return []string{"channels", c.Name}
-	}
-	return []string{"channels", c.Name, "accounts", c.Account}
+func (c Channel) path() []string { return c.place().Path() }
+
+// place names the settings of the login that every channel has.
+func (c Channel) place() channel.PlaceName {
+	return channel.PlaceName{Level: channel.OfChannel, Channel: c.Name, Account: c.Account}
 }
 
 // channels begins the keys of settings of channels.
@@ -50,8 +51,8 @@ const channels = "channels."
 // channelType is a kind of channel.
 type channelType struct {
 	name    string
-	shipped channel.Place // its own defaults
-	always  bool          // it exists without a configuration, too
+	shipped *channel.Place // its own defaults
+	always  bool           // it exists without a configuration, too
 }
 
 // channelTypes are the kinds of channels. A new one needs a line here, a field of [Channel], and a line in channelMakers of cmd/server.
@@ -62,7 +63,7 @@ var channelTypes = []channelType{
 	{name: "feishu"},
 	{name: "discord"},
 	{name: "web", always: true, shipped: web.Shipped()},
-	{name: "cli", always: true, shipped: channel.Place{
+	{name: "cli", always: true, shipped: &channel.Place{
 		DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{"local"}, Admins: []string{"local"}, OnBusy: "steer", Greeting: new(""),
 		SenderRate: new(0), ChatRate: new(0), // a pipe of a hundred lines expects a hundred answers
 	}},
@@ -81,11 +82,11 @@ func typeOfChannel(name string) (channelType, bool) {
 	return lookup(channelTypes, func(t channelType) bool { return t.name == name })
 }
 
-// place returns the settings of a channel of this type that has none in the file.
-func (t channelType) place() channel.ChannelPlace {
-	shipped := t.shipped
+// addDefaults adds the defaults of a channel of this type.
+func (t channelType) addDefaults(name string, to channel.Configuration) {
+	shipped := *cmp.Or(t.shipped, &channel.Place{})
 	shipped.Agent = DefaultAgent
-	return channel.ChannelPlace{Shipped: shipped}
+	to[channel.PlaceName{Channel: name}] = &shipped
 }
 
 // settings are those of a channel that only channels of its type have.
@@ -99,10 +100,10 @@ func (t channelType) settings(ch *Channel) []Setting {
 
 // shippedAccess returns the access rules that hold without a configuration.
 func shippedAccess() channel.Configuration {
-	access := channel.Configuration{Channels: map[string]channel.ChannelPlace{}}
+	access := channel.Configuration{}
 	for _, t := range channelTypes {
 		if t.always {
-			access.Channels[t.name] = t.place()
+			t.addDefaults(t.name, access)
 		}
 	}
 	return access
@@ -119,7 +120,7 @@ func (l *loader) addChannel(at, n *yaml.Node) bool {
 		typeSetting.OneOf = ChannelTypes()
 		written := n.Get("type")
 		if written == nil {
-			l.Errorf(at, channels+ch.Name, "has no type; expected one of %s%s", strings.Join(ChannelTypes(), ", "), didYouMean(ch.Name, ChannelTypes()))
+			l.Errorf(at, channels+ch.Name, "has no type; expected one of %s%s", strings.Join(ChannelTypes(), ", "), edits.Suggest(ch.Name, ChannelTypes(), ""))
 			return false
 		}
 		if kind, reserved = typeOfChannel(written.Text); !reserved {
@@ -129,10 +130,11 @@ func (l *loader) addChannel(at, n *yaml.Node) bool {
 	}
 	ch.Type = kind.name
 	own := kind.settings(ch)
-	place := kind.place()
+	kind.addDefaults(ch.Name, l.c.Access)
 	l.add(typeSetting)
 	l.add(own...)
-	l.addPlaces(kind, channel.OfChannel, ch.path(), n, &place.AccountPlace)
+	l.addPlaces(kind, ch.place(), n)
+	accounts := 0
 	l.sections[yaml.Path(append(ch.path(), "accounts")...)] = true
 	for at, n := range n.Get("accounts").Members() {
 		if !providerName.MatchString(at.Text) {
@@ -141,52 +143,43 @@ func (l *loader) addChannel(at, n *yaml.Node) bool {
 			l.invalid[key] = true
 			continue
 		}
-		l.addAccount(at, n, kind, *ch, own, &place)
+		l.addAccount(at, n, kind, *ch, own)
+		accounts++
 	}
-	l.later = append(l.later, func() {
-		if len(place.Accounts) == 0 {
-			l.c.Channels = append(l.c.Channels, *ch)
-		}
-		l.c.Access.Channels[ch.Name] = place
-	})
+	if accounts == 0 {
+		l.later = append(l.later, func() { l.c.Channels = append(l.c.Channels, *ch) })
+	}
 	return true
 }
 
 // addAccount adds an account of a channel. What the account does not set is that of its channel.
-func (l *loader) addAccount(at, n *yaml.Node, kind channelType, account Channel, ofChannel []Setting, to *channel.ChannelPlace) {
+func (l *loader) addAccount(at, n *yaml.Node, kind channelType, account Channel, ofChannel []Setting) {
 	account.Account, account.At = at.Text, l.position(at)
 	own := kind.settings(&account)
 	for i := range own {
 		own[i].inherits = &ofChannel[i]
 	}
 	l.add(own...)
-	var place channel.AccountPlace
-	l.addPlaces(kind, channel.OfAccount, account.path(), n, &place)
-	l.later = append(l.later, func() {
-		l.c.Channels = append(l.c.Channels, account)
-		put(&to.Accounts, at.Text, place)
-	})
+	l.addPlaces(kind, account.place(), n)
+	l.later = append(l.later, func() { l.c.Channels = append(l.c.Channels, account) })
 }
 
 // addPlaces adds the settings that every channel has, of a channel or an account, and of its conversations and threads.
-func (l *loader) addPlaces(kind channelType, level channel.Level, path []string, n *yaml.Node, to *channel.AccountPlace) {
-	l.addPlace(kind, level, path, &to.Place)
-	for id := range l.conversations(n, path, "dm") {
-		var direct channel.Place
-		l.addPlace(kind, channel.OfDirect, append(slices.Clip(path), "dm", id), &direct)
-		l.later = append(l.later, func() { put(&to.Directs, id, direct) })
+func (l *loader) addPlaces(kind channelType, of channel.PlaceName, n *yaml.Node) {
+	l.addPlace(kind, of)
+	path := of.Path()
+	for of.Conversation = range l.conversations(n, path, "dm") {
+		of.Level = channel.OfDirect
+		l.addPlace(kind, of)
 	}
 	for id, n := range l.conversations(n, path, "groups") {
-		var group channel.GroupPlace
-		at := append(slices.Clip(path), "groups", id)
-		l.addPlace(kind, channel.OfGroup, at, &group.Place)
-		l.sections[yaml.Path(append(at, "threads")...)] = true
+		of.Level, of.Conversation, of.Thread = channel.OfGroup, id, ""
+		l.addPlace(kind, of)
+		l.sections[yaml.Path(append(of.Path(), "threads")...)] = true
 		for k := range n.Get("threads").Members() {
-			var thread channel.Place
-			l.addPlace(kind, channel.OfThread, append(slices.Clip(at), "threads", k.Text), &thread)
-			l.later = append(l.later, func() { put(&group.Threads, k.Text, thread) })
+			of.Level, of.Thread = channel.OfThread, k.Text
+			l.addPlace(kind, of)
 		}
-		l.later = append(l.later, func() { put(&to.Groups, id, group) })
 	}
 }
 
@@ -203,10 +196,12 @@ func (l *loader) conversations(n *yaml.Node, path []string, section string) iter
 }
 
 // addPlace adds the settings that every channel has, at one level. A channel shows the defaults too, the other levels what is set.
-func (l *loader) addPlace(kind channelType, level channel.Level, path []string, to *channel.Place) {
-	fields := settingsOf(nil, to)
+func (l *loader) addPlace(kind channelType, name channel.PlaceName) {
+	to := &channel.Place{}
+	l.c.Access[name] = to
+	fields, path := settingsOf(nil, to), name.Path()
 	for i, policy := range channel.SettingsTable() {
-		key, ok := policy.At(level)
+		key, ok := policy.At(name.Level)
 		if !ok {
 			continue
 		}
@@ -214,25 +209,16 @@ func (l *loader) addPlace(kind channelType, level channel.Level, path []string, 
 		s.path = slices.Concat(path, strings.Split(key, "."))
 		s.Key, s.fileOnly = yaml.Path(s.path...), true
 		s.Default = policy.Default
-		if shipped, ok := policy.Text(&kind.shipped); ok {
+		if shipped, ok := policy.Text(l.c.Access[channel.PlaceName{Channel: name.Channel}]); ok {
 			s.Default = shipped
-		} else if policy.Key == "agent" {
-			s.Default = DefaultAgent
 		}
-		if level != channel.OfChannel {
+		if name.Level != channel.OfChannel || name.Account != "" {
 			s.Default = ""
 		}
 		s.optional = s.Default == ""
 		s.verify = func() error { return policy.Check(to) }
 		l.add(s)
 	}
-}
-
-func put[V any](m *map[string]V, key string, v V) {
-	if *m == nil {
-		*m = map[string]V{}
-	}
-	(*m)[key] = v
 }
 
 // finishChannels checks the access rules of all channels together.
@@ -243,10 +229,10 @@ func (l *loader) finishChannels() {
 	}
 	for _, s := range l.c.settings {
 		if name := s.text(); s.path[0] == "channels" && s.path[len(s.path)-1] == "agent" && name != "" && !slices.Contains(names, name) {
-			l.errs = append(l.errs, &Error{Where: l.c.sources[s.Key].at, Key: s.Key, Message: noneOf(name, names).Error()})
+			l.Add(settingError(l.c.sources[s.Key].at, s.Key, noneOf(name, names).Error()))
 		}
 	}
-	if len(l.errs)+l.NumProblems() > 0 {
+	if l.NumProblems() > 0 {
 		return
 	}
 	many, ok := l.c.Access.Check().(interface{ Unwrap() []error })
@@ -254,10 +240,10 @@ func (l *loader) finishChannels() {
 		return
 	}
 	for _, err := range many.Unwrap() {
-		e := &Error{Where: l.File, Message: err.Error()}
+		e := &yaml.Error{File: l.File, Message: err.Error()}
 		if s, ok := errors.AsType[*channel.SettingError](err); ok {
-			e.Where, e.Key, e.Message = cmp.Or(l.c.sources[s.Path].at, l.File), s.Path, s.Message
+			e.File, e.Path, e.Message = cmp.Or(l.c.sources[s.Path].at, l.File), s.Path, s.Message
 		}
-		l.errs = append(l.errs, e)
+		l.Add(e)
 	}
 }

@@ -239,7 +239,7 @@ func TestAWrongSettingSaysWhereItStandsAndWhatWasExpected(t *testing.T) {
 			if diff := cmp.Diff(tc.want, strings.Join(lines, "\n")); diff != "" {
 				t.Error(diff)
 			}
-			if e, ok := errors.AsType[*Error](err); !ok || e.Where == "" {
+			if e, ok := errors.AsType[*yaml.Error](err); !ok || e.File == "" {
 				t.Errorf("%v names no place", err)
 			}
 		})
@@ -429,8 +429,8 @@ func TestHostileFilesAreRefusedQuickly(t *testing.T) {
 		r := &yaml.Reader{File: "f.yaml"}
 		readPriceFile(r, text)
 		for _, r := range []*yaml.Reader{&l.Reader, r} {
-			if r.NumProblems() == 0 || !strings.HasPrefix(problems(r)[0].Error(), "f.yaml:1:") {
-				t.Errorf("%s: %v", name, problems(r))
+			if r.NumProblems() == 0 || !strings.HasPrefix(r.Problems()[0].Error(), "f.yaml:1:") {
+				t.Errorf("%s: %v", name, r.Err())
 			}
 		}
 	}
@@ -450,7 +450,7 @@ func FuzzFile(f *testing.F) {
 		l := newLoader(nil, []string{"X=y"})
 		l.File, l.dir = "f.yaml", "/nonexistent"
 		l.read(text)
-		for _, err := range append(problems(&l.Reader), l.errs...) {
+		for _, err := range l.Problems() {
 			if !strings.HasPrefix(err.Error(), "f.yaml") {
 				t.Errorf("%v names no place", err)
 			}
@@ -459,7 +459,7 @@ func FuzzFile(f *testing.F) {
 			if slices.ContainsFunc(l.c.settings[:i], func(o Setting) bool { return o.Key == s.Key }) {
 				t.Errorf("there are two of %s", s.Key)
 			}
-			if len(l.errs) == 0 && s.Min != "" && strings.HasPrefix(s.text(), "-") {
+			if l.NumProblems() == 0 && s.Min != "" && strings.HasPrefix(s.text(), "-") {
 				t.Errorf("%s is %s", s.Key, s.text())
 			}
 		}
@@ -467,7 +467,7 @@ func FuzzFile(f *testing.F) {
 			if _, ok := findPreset(p.Name); ok || p.Name == "demo" || !providerName.MatchString(p.Name) {
 				t.Errorf("a provider %q of its own", p.Name)
 			}
-			if l.NumProblems()+len(l.errs) == 0 && (p.Kind == "" || p.BaseURL == "" && needsURL(p.Kind)) {
+			if l.NumProblems() == 0 && (p.Kind == "" || p.BaseURL == "" && needsURL(p.Kind)) {
 				t.Errorf("the provider %s has no kind or address", p.Name)
 			}
 		}

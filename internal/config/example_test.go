@@ -26,8 +26,8 @@ func ExampleLoad_wrong() {
 	_, err := config.Load(nil, []string{"LINGSERVE_RUN_RETENTION=soon", "LINGSERVE_RUN_MAX_LOG=1"})
 	fmt.Println(err)
 	// Output:
-	// LINGSERVE_RUN_RETENTION: run.retention: "soon" is invalid; expected a duration, such as 30s or 5m
 	// LINGSERVE_RUN_MAX_LOG: run.max_log: 1 is too small; expected at least 4KiB
+	// LINGSERVE_RUN_RETENTION: run.retention: "soon" is invalid; expected a duration, such as 30s or 5m
 }
 
 func ExampleProvider_Missing() {

@@ -12,14 +12,6 @@ import (
 	"github.com/lingserve/lingserve/internal/yaml"
 )
 
-// problems returns what is wrong with a file.
-func problems(r *yaml.Reader) (errs []error) {
-	for _, e := range r.Problems() {
-		errs = append(errs, &Error{Where: e.Place(), Key: e.Path, Message: e.Message})
-	}
-	return errs
-}
-
 // collect finds the values of the settings in n, and reports what is no setting. path leads to n.
 func (l *loader) collect(n *yaml.Node, path []string) {
 	for k, v := range l.members(n, path) {
@@ -60,14 +52,6 @@ func (l *loader) firstKey(path []string) string {
 	return "NAME"
 }
 
-// didYouMean ends a sentence with the known name that was probably meant.
-func didYouMean(name string, known []string) string {
-	if near := edits.Nearest(name, known); near != "" {
-		return "; did you mean " + near + "?"
-	}
-	return ""
-}
-
 // unknown reports a key that is no setting.
 func (l *loader) unknown(k *yaml.Node, path []string) {
 	name := strings.Join(path, ".")
@@ -75,17 +59,14 @@ func (l *loader) unknown(k *yaml.Node, path []string) {
 		l.Errorf(k, name, "unknown setting; write each part of the name on its own line")
 		return
 	}
-	section, hint := path[:len(path)-1], ""
+	section := path[:len(path)-1]
 	var known []string // without the section
 	for _, s := range l.c.settings {
 		if len(s.path) > len(section) && slices.Equal(s.path[:len(section)], section) {
 			known = append(known, yaml.Path(s.path[len(section):]...))
 		}
 	}
-	if near := edits.Nearest(k.Text, known); near != "" {
-		hint = "; did you mean " + strings.TrimPrefix(yaml.Path(section...)+"."+near, ".") + "?"
-	}
-	l.Errorf(k, name, "unknown setting%s", hint)
+	l.Errorf(k, name, "unknown setting%s", edits.Suggest(k.Text, known, strings.TrimPrefix(yaml.Path(section...)+".", ".")))
 }
 
 // source is where a value in the file is.

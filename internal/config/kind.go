@@ -17,6 +17,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/channel/platform"
+	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/internal/yaml"
 )
 
@@ -194,7 +195,7 @@ func number(v reflect.Value) float64 {
 }
 
 func noneOf(text string, known []string) error {
-	return fmt.Errorf("%q is invalid; expected one of %s%s", text, strings.Join(known, ", "), didYouMean(text, known))
+	return fmt.Errorf("%q is invalid; expected one of %s%s", text, strings.Join(known, ", "), edits.Suggest(text, known, ""))
 }
 
 // text returns the value as the file could have it, the items of a list joined with commas. Secrets are stars.

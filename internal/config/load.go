@@ -14,23 +14,17 @@ import (
 	"github.com/lingserve/lingserve/internal/yaml"
 )
 
-// Error is a wrong setting: where it stands, which it is, and what was expected.
-type Error struct {
-	Where   string // "lingserve.yaml:3:7", "LINGSERVE_ADDR", "--addr"
-	Key     string // empty where the file as a whole is meant
-	Message string
-}
-
-func (e *Error) Error() string {
-	if e.Key == "" || strings.HasPrefix(e.Where, "--") {
-		return e.Where + ": " + e.Message
-	}
-	return e.Where + ": " + e.Key + ": " + e.Message
-}
-
 // wrong makes the error of a setting, at the place where its value comes from.
-func (c *Config) wrong(key, format string, args ...any) *Error {
-	return &Error{Where: c.sources[key].where(key), Key: key, Message: fmt.Sprintf(format, args...)}
+func (c *Config) wrong(key, format string, args ...any) *yaml.Error {
+	return settingError(c.sources[key].where(key), key, fmt.Sprintf(format, args...))
+}
+
+// settingError is the error of a value from a file, with its line, or from a variable or a flag. A flag's name is enough without the key.
+func settingError(source, key, message string) *yaml.Error {
+	if strings.HasPrefix(source, "--") {
+		key = ""
+	}
+	return &yaml.Error{File: source, Path: key, Message: message}
 }
 
 // where names the source in an error; a default is named by the flag that would change it.
@@ -41,7 +35,7 @@ func (s Source) where(key string) string {
 	return s.Name
 }
 
-// Load puts the settings together. environ is as os.Environ gives it; flags may be nil. The error joins an [*Error] for each
+// Load puts the settings together. environ is as os.Environ gives it; flags may be nil. The error joins a [*yaml.Error] for each
 // wrong setting.
 func Load(flags *Flags, environ []string) (*Config, error) {
 	l := newLoader(flags, environ)
@@ -51,8 +45,8 @@ func Load(flags *Flags, environ []string) (*Config, error) {
 	l.chooseModel()
 	l.finishModels()
 	l.warnOfVariables(environ)
-	if errs := append(l.errs, problems(&l.Reader)...); len(errs) > 0 {
-		return nil, errors.Join(errs...)
+	if err := l.Err(); err != nil {
+		return nil, err
 	}
 	return l.c, nil
 }
@@ -60,12 +54,11 @@ func Load(flags *Flags, environ []string) (*Config, error) {
 // loader puts the settings together. It first makes a setting of everything that can be set, also below the names that the file has, then
 // finds the value of each in the file, and at last applies all in their order.
 type loader struct {
-	yaml.Reader // of the configuration file
+	yaml.Reader // of the configuration file; it also has the errors of variables and flags
 
 	c     *Config
 	flags *Flags
 	env   map[string]string
-	errs  []error // of values; the Reader has those of the file
 
 	dir      string                // of the file; {file: …} is relative to it
 	hasKey   bool                  // a secret is in the file itself
@@ -94,7 +87,7 @@ func newLoader(flags *Flags, environ []string) *loader {
 
 // wrong records that the value of a setting is wrong.
 func (l *loader) wrong(key, format string, args ...any) {
-	l.errs = append(l.errs, l.c.wrong(key, format, args...))
+	l.Add(l.c.wrong(key, format, args...))
 }
 
 // warn records what was probably not meant.
@@ -162,7 +155,7 @@ func (l *loader) apply(s Setting) {
 	l.c.sources[s.Key] = v.from
 	if err := s.set(v); err != nil {
 		l.invalid[s.Key] = true
-		l.errs = append(l.errs, &Error{Where: cmp.Or(v.from.at, v.from.Name, "default"), Key: s.Key, Message: err.Error()})
+		l.Add(settingError(cmp.Or(v.from.at, v.from.Name, "default"), s.Key, err.Error()))
 	}
 	secret := s.Secret || s.Key == "database" && l.c.databasePassword() != ""
 	if secret && v.from.Kind == Flag && v.text != "" {
@@ -216,7 +209,7 @@ func (l *loader) readFile() string {
 		return ""
 	}
 	if err != nil {
-		l.errs = append(l.errs, &Error{Where: where, Message: fmt.Sprintf("cannot read the configuration file: %s", plain(err))})
+		l.Add(&yaml.Error{File: where, Message: "cannot read the configuration file: " + plain(err)})
 		return ""
 	}
 	l.File, l.dir, l.c.fileRead = path, filepath.Dir(path), path

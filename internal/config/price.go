@@ -2,7 +2,6 @@ package config
 
 import (
 	"encoding/json"
-	"errors"
 	"math"
 
 	"github.com/lingserve/lingserve/adapter"
@@ -35,11 +34,11 @@ func (c *Config) Prices() (func(provider, model string) (adapter.Price, bool), e
 		}
 		r := &yaml.Reader{File: c.PriceFile}
 		rows := readPriceFile(r, string(text))
-		if r.NumProblems() > 0 {
-			return nil, errors.Join(problems(r)...)
+		if err := r.Err(); err != nil {
+			return nil, err
 		}
 		if configured, err = price.New(rows); err != nil {
-			return nil, &Error{Where: c.PriceFile, Key: pricesKey, Message: err.Error()}
+			return nil, settingError(c.PriceFile, pricesKey, err.Error())
 		}
 	}
 	openAI, _ := c.Provider("openai")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/adapter/ollama/host"
+	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/internal/yaml"
 )
 
@@ -329,7 +330,7 @@ func (l *loader) addProvider(at, n *yaml.Node) bool {
 		for _, p := range presets {
 			names = append(names, p.Name)
 		}
-		l.Errorf(at, key, "needs a kind; expected one of %s%s", strings.Join(kinds, ", "), didYouMean(name, names))
+		l.Errorf(at, key, "needs a kind; expected one of %s%s", strings.Join(kinds, ", "), edits.Suggest(name, names, ""))
 		return false
 	case !slices.Contains(kinds, kind.Text):
 		l.Errorf(kind, key+".kind", "%v", noneOf(kind.Text, kinds))

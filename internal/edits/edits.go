@@ -54,6 +54,14 @@ func Nearest(name string, known []string) string {
 	return best
 }
 
+// Suggest returns "; did you mean x?" with the known word that [Nearest] finds and a prefix before it, or else nothing.
+func Suggest(word string, known []string, prefix string) string {
+	if near := Nearest(word, known); near != "" {
+		return "; did you mean " + prefix + near + "?"
+	}
+	return ""
+}
+
 // DidYouMean returns `, did you mean "x"?` with the known word that [Nearest] finds, or else otherwise.
 func DidYouMean(word string, known []string, otherwise string) string {
 	if near := Nearest(word, known); near != "" {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -493,12 +492,6 @@ func (s *Server) AddFile(name string, data []byte) File {
 		FileID: fmt.Sprintf("file-id-%d", n), FileUniqueID: fmt.Sprintf("unique%d", n), FileName: name, FileSize: int64(len(data)),
 		FilePath: fmt.Sprintf("documents/file_%d%s", n, filepath.Ext(name)),
 	}}
-	if s.opts.Files != "" {
-		f.FilePath = filepath.Join(s.opts.Files, filepath.FromSlash(f.FilePath))
-		if os.MkdirAll(filepath.Dir(f.FilePath), 0o700) != nil || os.WriteFile(f.FilePath, data, 0o600) != nil {
-			f.FilePath = ""
-		}
-	}
 	s.files[f.FileID] = f
 	out := f.File
 	out.FilePath = ""
@@ -510,13 +503,6 @@ func (s *Server) File(id string) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.files[id].data
-}
-
-// PointFile changes the path that getFile answers with.
-func (s *Server) PointFile(id, path string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.files[id].FilePath = path
 }
 
 func (s *Server) download(w http.ResponseWriter, path string) {

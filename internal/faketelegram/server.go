@@ -31,7 +31,6 @@ type Options struct {
 	Name     string       // "" is Ling
 	Username string       // "" is ling_bot
 	ReadsAll bool         // privacy mode is off
-	Files    string       // the folder of a local server: getFile answers with paths below it
 	MaxFile  int64        // what getFile gives; 0 is 20 MiB
 	Deliver  *http.Client // of webhooks
 }

@@ -74,21 +74,15 @@ func New(c *config.Config, version string, log *slog.Logger) (*Encryption, error
 	return e, nil
 }
 
-// config returns the TLS settings. It keeps Go's choice of ciphers and curves, which Go maintains.
-func (e *Encryption) config() *tls.Config {
-	o := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: e.from.get}
-	if len(e.c.TLS.ACME) > 0 {
-		o.NextProtos = []string{"h2", "http/1.1", acme.ALPNProto}
-	}
-	return o
-}
-
-// Serve serves the connections of a listener.
+// Serve serves the connections of a listener. It keeps Go's choice of ciphers and curves, which Go maintains.
 func (e *Encryption) Serve(server *http.Server, l net.Listener) error {
 	if e == nil {
 		return server.Serve(l)
 	}
-	server.TLSConfig = e.config()
+	server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: e.from.get}
+	if len(e.c.TLS.ACME) > 0 {
+		server.TLSConfig.NextProtos = []string{"h2", "http/1.1", acme.ALPNProto}
+	}
 	server.Handler = e.strict(server.Handler)
 	return server.ServeTLS(l, "", "")
 }

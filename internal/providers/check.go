@@ -344,12 +344,7 @@ func (e *exam) results(a *answer) ([]adapter.Message, error) {
 	message := adapter.Message{Role: adapter.Assistant, Content: a.text}
 	var results []adapter.Message
 	for n, c := range a.calls {
-		if c.ID == "" {
-			c.ID = fmt.Sprintf("call_%d", n)
-		}
-		if c.Arguments == "" {
-			c.Arguments = "{}"
-		}
+		c.ID, c.Arguments = cmp.Or(c.ID, fmt.Sprintf("call_%d", n)), cmp.Or(c.Arguments, "{}")
 		if c.Name != roomTool.Name || !json.Valid([]byte(c.Arguments)) {
 			return nil, unmet("it called the tool with a wrong name, or with arguments that are not JSON")
 		}

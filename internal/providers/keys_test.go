@@ -33,7 +33,7 @@ func TestKeysOfProvidersAreExchangedWithoutARestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	models, keys, stop, err := NewWithKeys(c)
+	models, keys, stop, err := New(c)
 	if err != nil {
 		t.Fatal(err)
 	}

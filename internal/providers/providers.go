@@ -22,14 +22,9 @@ import (
 	"github.com/lingserve/lingserve/internal/config"
 )
 
-// New makes the providers and checks that one of them has the default model. stop ends their work.
-func New(c *config.Config) (models *adapter.Registry, stop func(), err error) {
-	models, _, stop, err = NewWithKeys(c)
-	return models, stop, err
-}
-
-// NewWithKeys is New for a server that exchanges the keys of its providers while it runs.
-func NewWithKeys(c *config.Config) (models *adapter.Registry, keys *Keys, stop func(), err error) {
+// New makes the providers, whose keys can be exchanged while they work, and checks that one of them has the default model. stop ends their
+// work.
+func New(c *config.Config) (models *adapter.Registry, keys *Keys, stop func(), err error) {
 	keys = &Keys{current: map[string]*atomic.Value{}}
 	limits := adapter.Timeouts{
 		Connect:    orNone(c.Upstream.Connect),

@@ -28,7 +28,7 @@ func modelsOfSettings(t *testing.T, file string, environ ...string) *adapter.Reg
 	if err != nil {
 		t.Fatal(err)
 	}
-	models, stop, err := New(c)
+	models, _, stop, err := New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func TestStopWaitsForWhatProvidersStillDo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	models, stop, err := New(c)
+	models, _, stop, err := New(c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,13 +71,13 @@ func NewMetrics(version, commit string, names MetricNames) *Metrics {
 		m.histograms[d.name] = register.NewHistogramVec(o, strings.Fields(d.labels))
 	}
 	m.gauge("build_info", version, commit, runtime.Version()).Set(1)
-	m.createFixedSeries()
+	m.createStreams()
 	return m
 }
 
 // Handler answers with the metrics as Prometheus reads them.
 func (m *Metrics) Handler(log *slog.Logger) http.Handler {
-	return promhttp.HandlerFor(m, promhttp.HandlerOpts{
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		// An error of one metric does not hide the others.
 		ErrorHandling:       promhttp.ContinueOnError,

@@ -129,7 +129,7 @@ func BenchmarkGather(b *testing.B) {
 	m := worked()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := m.Gather(); err != nil {
+		if _, err := m.registry.Gather(); err != nil {
 			b.Fatal(err)
 		}
 	}

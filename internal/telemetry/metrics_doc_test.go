@@ -68,7 +68,7 @@ func TestMetricsAreNamedAsPrometheusWantsIt(t *testing.T) {
 
 // families are the metrics of a server that has done everything, without those of Go and of the process.
 func families(t *testing.T) (list []*dto.MetricFamily) {
-	all, err := worked().Gather()
+	all, err := worked().registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func families(t *testing.T) (list []*dto.MetricFamily) {
 
 // exported is what a server that has done everything exports: the labels by name, "le" and those of a scrape included.
 func exported(t *testing.T) map[string][]string {
-	families, err := worked().Gather()
+	families, err := worked().registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package telemetry
 
 import (
 	"context"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -22,8 +21,8 @@ type streamMetrics struct {
 	ended     map[string]prometheus.Counter // by end
 }
 
-// createFixedSeries creates the series whose labels never change, so that they begin at 0.
-func (m *Metrics) createFixedSeries() {
+// createStreams creates the series of streams, so that a frame looks none up.
+func (m *Metrics) createStreams() {
 	m.streams = map[string]*streamMetrics{}
 	for _, kind := range []string{wire.StreamSSE, wire.StreamJSONL, wire.StreamUI, wire.StreamAGUI, wire.StreamOpenAI, wire.StreamJSON} {
 		s := &streamMetrics{open: m.gauge("streams_open", kind), ended: map[string]prometheus.Counter{}}
@@ -35,17 +34,6 @@ func (m *Metrics) createFixedSeries() {
 		}
 		m.streams[kind] = s
 	}
-	for _, outcome := range []string{wire.ResumeFollowed, wire.ResumeComplete, wire.ResumeGone, wire.ResumeInvalid} {
-		m.count("resumes_total", outcome)
-	}
-	for _, reason := range web.Reasons() {
-		m.count("http_refusals_total", reason)
-	}
-	for _, outcome := range []string{"ok", "refused", "failed"} {
-		m.count("tape_appends_total", outcome)
-	}
-	m.count("tape_entries_total")
-	m.count("tape_bytes_total")
 }
 
 // Stream implements [wire.Observer].
@@ -112,18 +100,8 @@ func (m *Metrics) Observe(_ context.Context, t channel.Trace) {
 	if t.Phase == channel.PhaseStart || t.Phase == channel.PhaseWarning {
 		return
 	}
-	m.Stage(t.Channel, t.Stage, t.Duration)
+	m.times("channel_stage_seconds", t.Channel, string(t.Stage)).Observe(t.Duration.Seconds())
 	if t.Stage == channel.StageFinalize {
-		m.Turn(t.Channel, t.Outcome, t.Admission.Reason)
+		m.count("channel_turns_total", t.Channel, string(t.Outcome), string(t.Admission.Reason)).Inc()
 	}
-}
-
-// Turn counts a turn of a channel that has ended.
-func (m *Metrics) Turn(name string, o channel.Outcome, r channel.Reason) {
-	m.count("channel_turns_total", name, string(o), string(r)).Inc()
-}
-
-// Stage records the duration of a stage of a channel's turn.
-func (m *Metrics) Stage(name string, s channel.Stage, d time.Duration) {
-	m.times("channel_stage_seconds", name, string(s)).Observe(d.Seconds())
 }

@@ -2,7 +2,6 @@ package telemetry
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -14,7 +13,7 @@ import (
 	"github.com/lingserve/lingserve/web"
 )
 
-// Sources are read whenever the metrics are read. A nil one is skipped.
+// Sources are read whenever the metrics are read.
 type Sources struct {
 	Server    func() web.Load
 	Lanes     func() turn.Lanes
@@ -23,9 +22,6 @@ type Sources struct {
 	// Channels has, by channel, the events that were accepted and are not settled, and what waits to be sent.
 	Channels func(context.Context) (journal, outbox map[string]int, err error)
 	Database func() DatabaseLoad // shared with other servers; nil if it is not shared
-	// Names and Routes have the labels of series that begin at 0.
-	Names  func() Names
-	Routes func() []web.Route
 }
 
 // DatabaseLoad is how it stands with a database that servers share.
@@ -66,62 +62,47 @@ func (s *sources) Collect(to chan<- prometheus.Metric) {
 	count := func(name, help string, v uint64, label ...string) {
 		send(prometheus.CounterValue, name, help, float64(v), label)
 	}
-	if of.Server != nil {
-		l := of.Server()
-		gauge("connections", "Open client connections.", float64(l.Connections))
-		count("connections_turned_away_total", "Connections closed because their address had too many.", l.TurnedAway)
-		gauge("draining", "1 while the server shuts down.", one(l.Draining))
-		gauge("runs_memory_bytes", "Part of limit.memory that is kept for requests and runs.", float64(l.Memory.Bytes))
-		gauge("runs_memory_waiting", "Model answers that wait for memory.", float64(l.Memory.Waiting))
-		count("runs_memory_refused_total", "Model answers ended for lack of memory.", l.Memory.Refused)
-		for _, limit := range overloads {
-			gauge("overloaded", "1 while the server refuses work because of this limit: memory, disk, runs or streams.",
-				one(slices.Contains(l.Overloaded, limit)), "limit", limit)
-		}
-		gauge("ended_runs", "Ended runs in memory.", float64(l.InMemory))
-		gauge("ended_runs_bytes", "Their size.", float64(l.MemoryBytes))
+	l := of.Server()
+	gauge("connections", "Open client connections.", float64(l.Connections))
+	count("connections_turned_away_total", "Connections closed because their address had too many.", l.TurnedAway)
+	gauge("draining", "1 while the server shuts down.", one(l.Draining))
+	gauge("runs_memory_bytes", "Part of limit.memory that is kept for requests and runs.", float64(l.Memory.Bytes))
+	gauge("runs_memory_waiting", "Model answers that wait for memory.", float64(l.Memory.Waiting))
+	count("runs_memory_refused_total", "Model answers ended for lack of memory.", l.Memory.Refused)
+	for _, limit := range overloads {
+		gauge("overloaded", "1 while the server refuses work because of this limit: memory, disk, runs or streams.",
+			one(slices.Contains(l.Overloaded, limit)), "limit", limit)
 	}
-	if of.Lanes != nil {
-		l := of.Lanes()
-		gauge("turns_running", "Running turns.", float64(l.Running))
-		gauge("turns_waiting", "Messages that wait for an earlier turn or a slot.", float64(l.Waiting))
-		for reason, n := range map[string]uint64{"busy": l.Refused.Busy, "full": l.Refused.Full, "draining": l.Refused.Draining} {
-			count("turns_refused_total", "Refused messages: busy session, full queue or draining server.", n, "reason", reason)
-		}
+	gauge("ended_runs", "Ended runs in memory.", float64(l.InMemory))
+	gauge("ended_runs_bytes", "Their size.", float64(l.MemoryBytes))
+	lanes := of.Lanes()
+	gauge("turns_running", "Running turns.", float64(lanes.Running))
+	gauge("turns_waiting", "Messages that wait for an earlier turn or a slot.", float64(lanes.Waiting))
+	for reason, n := range map[string]uint64{"busy": lanes.Refused.Busy, "full": lanes.Refused.Full, "draining": lanes.Refused.Draining} {
+		count("turns_refused_total", "Refused messages: busy session, full queue or draining server.", n, "reason", reason)
 	}
-	if of.Approvals != nil {
-		gauge("approvals_waiting", "Tool calls that wait for approval.", float64(of.Approvals()))
+	gauge("approvals_waiting", "Tool calls that wait for approval.", float64(of.Approvals()))
+	for _, p := range of.Providers() {
+		gauge("upstream_slots", "Concurrent requests allowed to a provider.", float64(p.Max), "provider", p.Provider)
+		count("upstream_slots_refused_total", "Requests to a provider without a slot.", p.Refused, "provider", p.Provider)
 	}
-	if of.Providers != nil {
-		for _, p := range of.Providers() {
-			gauge("upstream_slots", "Concurrent requests allowed to a provider.", float64(p.Max), "provider", p.Provider)
-			count("upstream_slots_refused_total", "Requests to a provider without a slot.", p.Refused, "provider", p.Provider)
-		}
-	}
-	l := DatabaseLoad{Up: true, Replicas: 1}
+	database := DatabaseLoad{Up: true, Replicas: 1}
 	if of.Database != nil {
-		l = of.Database()
+		database = of.Database()
 	}
-	gauge("database_up", "1 while the database can be reached; always 1 with SQLite.", one(l.Up))
-	gauge("replicas", "Servers that share the database, this one included.", float64(l.Replicas))
-	if of.Channels == nil {
-		return
-	}
+	gauge("database_up", "1 while the database can be reached; always 1 with SQLite.", one(database.Up))
+	gauge("replicas", "Servers that share the database, this one included.", float64(database.Replicas))
 	ctx, cancel := context.WithTimeout(context.Background(), sourceTimeout)
 	defer cancel()
 	journal, outbox, err := of.Channels(ctx)
 	if err != nil {
 		return // the kernel logs what is wrong with its journal; unknown numbers are left out
 	}
-	var names []string // a channel without any has 0
-	if of.Names != nil {
-		names = of.Names().Channels
+	for name, n := range journal {
+		gauge("channel_journal_pending", "Accepted but unfinished messages, of all replicas.", float64(n), "channel", name)
 	}
-	names = slices.AppendSeq(slices.AppendSeq(slices.Clone(names), maps.Keys(journal)), maps.Keys(outbox))
-	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
-		gauge("channel_journal_pending", "Accepted but unfinished messages, of all replicas.", float64(journal[name]), "channel", name)
-		gauge("channel_outbox_pending", "Blocks that wait to be sent, of all replicas.", float64(outbox[name]), "channel", name)
+	for name, n := range outbox {
+		gauge("channel_outbox_pending", "Blocks that wait to be sent, of all replicas.", float64(n), "channel", name)
 	}
 }
 

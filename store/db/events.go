@@ -110,7 +110,7 @@ func (e *Events) Claim(ctx context.Context, c store.EventClaim, held []string) (
 		}
 		logins := list(c.Logins)
 		tx.exec(`UPDATE events SET state = 'waiting', replica = '', crashes = crashes + CASE WHEN replica = $1 THEN 0 ELSE 1 END
-			WHERE `+notEnded+`state = 'running' AND login`+tx.db.in("$2")+` AND NOT (replica`+tx.db.in("$3")+` AND (replica <> $1 OR key`+tx.db.in("$4")+`))`,
+			WHERE `+notEnded+`state = 'running' AND login`+tx.db.in("$2")+` AND NOT (`+tx.db.lives("events.replica", "$3")+` AND (replica <> $1 OR key`+tx.db.in("$4")+`))`,
 			c.Replica, logins, list(c.Alive), list(held))
 		found := rowsOf(tx, readEvent, `SELECT key, login, lane, bundle, raw, arrived, brief, session, attempts, crashes, begun, progress FROM events e
 			WHERE `+notEnded+`state = 'waiting' AND due <= $1 AND login`+tx.db.in("$4")+` AND NOT lane`+tx.db.in("$5")+` AND NOT key`+tx.db.in("$6")+`
@@ -268,7 +268,7 @@ func (e *Events) ClaimReplies(ctx context.Context, c store.EventClaim) (replies 
 		if tx.lockEvents(); len(c.Logins) == 0 {
 			return
 		}
-		tx.exec("UPDATE replies SET unsure = 1, replica = '', due = $2 WHERE replica <> '' AND NOT (replica"+tx.db.in("$3")+" AND (replica <> $1 OR due > $2))",
+		tx.exec("UPDATE replies SET unsure = 1, replica = '', due = $2 WHERE replica <> '' AND NOT ("+tx.db.lives("replies.replica", "$3")+" AND (replica <> $1 OR due > $2))",
 			c.Replica, now, list(c.Alive))
 		firsts := " FROM replies r WHERE replica = '' AND login" + tx.db.in("$1") + " AND NOT EXISTS (SELECT 1 FROM replies o WHERE o.target = r.target AND o.id < r.id)"
 		replies = rowsOf(tx, func(read row) (r store.Reply) {
@@ -282,13 +282,6 @@ func (e *Events) ClaimReplies(ctx context.Context, c store.EventClaim) (replies 
 		tx.scanOne([]any{date{&next}}, "SELECT min(due)"+firsts+" AND due > $2", list(c.Logins), now)
 	})
 	return replies, next, err
-}
-
-// ReplyWaits reports whether a reply to a target is stored.
-func (e *Events) ReplyWaits(ctx context.Context, target string) (waits bool, err error) {
-	tx := e.db.reader(ctx)
-	waits = tx.exists("SELECT 1 FROM replies WHERE target = $1 LIMIT 1", plainText(target))
-	return waits, tx.err
 }
 
 // PostponeReply stores that an attempt to send a reply came to nothing, and when the next one may begin.

@@ -11,19 +11,11 @@ func unreliableFilesystem(folder string) string {
 	if unix.Statfs(folder, &s) != nil {
 		return ""
 	}
-	return filesystemName(uint32(s.Type))
+	return unreliableFilesystems[uint32(s.Type)]
 }
 
-func filesystemName(magic uint32) string {
-	switch magic {
-	case unix.NFS_SUPER_MAGIC:
-		return "NFS"
-	case unix.SMB_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC:
-		return "SMB"
-	case unix.FUSE_SUPER_MAGIC:
-		return "FUSE"
-	case unix.V9FS_MAGIC:
-		return "9p"
-	}
-	return ""
+// unreliableFilesystems are names by the magic numbers of statfs(2).
+var unreliableFilesystems = map[uint32]string{
+	unix.NFS_SUPER_MAGIC: "NFS", unix.SMB_SUPER_MAGIC: "SMB", unix.CIFS_SUPER_MAGIC: "SMB", unix.SMB2_SUPER_MAGIC: "SMB",
+	unix.FUSE_SUPER_MAGIC: "FUSE", unix.V9FS_MAGIC: "9p",
 }

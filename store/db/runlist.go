@@ -61,12 +61,12 @@ func (r *Runs) LatestOf(ctx context.Context, session string) (store.Run, error) 
 		plainText(session), r.db.clock().UnixMicro())
 }
 
-// Left returns runs that have not ended and that none of the replicas alive works on, the oldest first: those that wait and are suspended only
-// once their time is over.
-func (r *Runs) Left(ctx context.Context, alive []string, limit int) (left []store.Run, err error) {
+// Left returns runs that have not ended and that no replica works on, neither one of those alive nor one that has just joined; the oldest first.
+// Those of own are among them unless it is in alive. Those that wait and are suspended are left once their time is over.
+func (r *Runs) Left(ctx context.Context, own string, alive []string, limit int) (left []store.Run, err error) {
 	tx := r.db.reader(ctx)
-	left = rowsOf(tx, r.db.readRun(true), "SELECT "+runColumns+" FROM runs WHERE ended = 0 AND (replica <> '' OR state <> 'waiting') AND NOT replica"+r.db.in("$2")+
-		" ORDER BY created, id LIMIT $1", limit, list(alive))
+	left = rowsOf(tx, r.db.readRun(true), "SELECT "+runColumns+" FROM runs WHERE ended = 0 AND (replica <> '' OR state <> 'waiting') AND (NOT "+
+		r.db.lives("runs.replica", "$2")+" OR replica = $3 AND NOT replica"+r.db.in("$2")+") ORDER BY created, id LIMIT $1", limit, list(alive), own)
 	if len(left) < limit {
 		left = append(left, rowsOf(tx, r.db.readRun(true), "SELECT "+runColumns+" FROM runs WHERE ended = 0 AND replica = '' AND state = 'waiting' AND wake <= $1 ORDER BY wake LIMIT $2",
 			r.db.clock().UnixMicro(), limit-len(left))...)
@@ -137,7 +137,8 @@ func (r *Runs) List(ctx context.Context, q store.RunQuery) (list []store.Run, ne
 			states = append(states, plainText(state))
 		}
 		where.add("state IN (?"+strings.Repeat(", ?", len(states)-1)+")", states...)
-		if !slices.ContainsFunc(q.States, hasEnded) { // an index has those that have not
+		isEnd := func(state string) bool { return !slices.Contains(store.LiveStates, state) }
+		if !slices.ContainsFunc(q.States, isEnd) { // an index has those that have not ended
 			where.add("ended < 1")
 		}
 	}
@@ -164,11 +165,6 @@ func (r *Runs) List(ctx context.Context, q store.RunQuery) (list []store.Run, ne
 		next = base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d %s", last.Created.UnixMicro(), last.ID))
 	}
 	return list, next, tx.err
-}
-
-// hasEnded reports whether a run in a state has ended.
-func hasEnded(state string) bool {
-	return state != store.RunQueued && state != store.RunRunning && state != store.RunWaiting
 }
 
 func parseCursor(cursor string) (created int64, id string, err error) {

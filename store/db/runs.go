@@ -142,19 +142,16 @@ func (r *Runs) Release(ctx context.Context, replica string, ids []string) error 
 
 // Take makes a replica the one that works on a run. Of several replicas that take a run, one
 // gets it. After [store.ErrUnsure], Find tells whether it was this one.
-func (r *Runs) Take(ctx context.Context, t store.Takeover) (run store.Run, err error) {
-	err = r.db.Update(ctx, func(tx *Tx) {
-		taken := rowsOf(tx, r.db.readRun(true), "UPDATE runs SET replica = $1, attempt = attempt + 1, crashes = $2, state = $3 "+
-			"WHERE id = $4 AND replica = $5 AND attempt = $6 AND ended = 0 AND ($7 = '' OR state = $7) RETURNING "+runColumns,
+func (r *Runs) Take(ctx context.Context, t store.Takeover) error {
+	return r.db.Update(ctx, func(tx *Tx) {
+		n := tx.exec("UPDATE runs SET replica = $1, attempt = attempt + 1, crashes = $2, state = $3 "+
+			"WHERE id = $4 AND replica = $5 AND attempt = $6 AND ended = 0 AND ($7 = '' OR state = $7)",
 			t.Replica, t.Crashes, t.State, t.ID, t.FromReplica, t.FromAttempt, t.FromState)
-		if len(taken) == 0 {
+		if n == 0 {
 			tx.fail(errRunMoved)
-			return
 		}
-		run = taken[0]
-		tx.exec("INSERT INTO run_batches (run, attempt, seq, first, events, after_seq) VALUES ($1, $2, 0, 0, $3, $4)", t.ID, run.Attempt, []byte{}, t.AfterSeq)
+		tx.exec("INSERT INTO run_batches (run, attempt, seq, first, events, after_seq) VALUES ($1, $2, 0, 0, $3, $4)", t.ID, t.FromAttempt+1, []byte{}, t.AfterSeq)
 	})
-	return run, err
 }
 
 // execIn runs statements that have a list of texts as $1.

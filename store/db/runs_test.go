@@ -90,20 +90,20 @@ func runLife(t *testing.T, open openEmpty) {
 	}
 	now = now.Add(time.Minute)
 	end := store.RunEnd{
-		ID: "run_1", Replica: "A", Attempt: 1, State: store.RunCompleted, Result: []byte(`"ok"`),
+		ID: "run_1", Replica: "A", Attempt: 1, State: "completed", Result: []byte(`"ok"`),
 		Expires: now.Add(time.Hour), Batches: []store.RunBatch{batch("run_1", 1, 3)},
 	}
 	for range 2 {
 		must(t, r.End(t.Context(), end))
 	}
 	other := end
-	other.State = store.RunFailed
+	other.State = "failed"
 	wantMoved(t, "another end", r.End(t.Context(), other))
 	wantMoved(t, "a state behind the end", r.SetState(t.Context(), "run_1", "A", 1, store.RunWaiting, 0))
 	if moved, err := r.Append(t.Context(), "A", []store.RunBatch{batch("run_1", 1, 4)}); !slices.Equal(moved, []string{"run_1"}) || err != nil {
 		t.Errorf("a batch behind the end: %v, %v", moved, err)
 	}
-	run.State, run.Result, run.Ended, run.Expires, run.Bytes = store.RunCompleted, end.Result, now, end.Expires, int64(len("run_1/1/1"))*3
+	run.State, run.Result, run.Ended, run.Expires, run.Bytes = "completed", end.Result, now, end.Expires, int64(len("run_1/1/1"))*3
 	got, err = r.LatestOf(t.Context(), "天#s")
 	if diff := cmp.Diff(run, got, cmpopts.EquateEmpty()); diff != "" || err != nil {
 		t.Error(diff, err)
@@ -135,7 +135,7 @@ func runsMove(t *testing.T, open openEmpty) {
 	r := open(t, time.Now).Runs()
 	ids := func(alive ...string) string {
 		t.Helper()
-		left, err := r.Left(t.Context(), alive, 10)
+		left, err := r.Left(t.Context(), "Z", alive, 10)
 		must(t, err)
 		var ids []string
 		for _, run := range left {
@@ -149,7 +149,7 @@ func runsMove(t *testing.T, open openEmpty) {
 			Created: testDay.Add(-time.Duration(i) * time.Second),
 		})
 	}
-	must(t, r.End(t.Context(), store.RunEnd{ID: "r1", Replica: "A", Attempt: 1, State: store.RunFailed}))
+	must(t, r.End(t.Context(), store.RunEnd{ID: "r1", Replica: "A", Attempt: 1, State: "failed"}))
 	if got := ids("A", "B") + ", " + ids("B") + ", " + ids(); got != "r4, r4 r3 r0, r4 r3 r2 r0" {
 		t.Error(got)
 	}
@@ -158,14 +158,20 @@ func runsMove(t *testing.T, open openEmpty) {
 		t.Error(got)
 	}
 	wantMoved(t, "after its release", r.SetState(t.Context(), "r0", "A", 1, store.RunWaiting, 0))
-	wantMoved(t, "an old attempt", func() error {
-		_, err := r.Take(t.Context(), store.Takeover{ID: "r0", FromAttempt: 0, Replica: "C"})
-		return err
-	}())
-	got, err := r.Take(t.Context(), store.Takeover{ID: "r0", FromAttempt: 1, Replica: "C", Crashes: 2, State: store.RunQueued})
+	wantMoved(t, "an old attempt", r.Take(t.Context(), store.Takeover{ID: "r0", FromAttempt: 0, Replica: "C"}))
+	must(t, r.Take(t.Context(), store.Takeover{ID: "r0", FromAttempt: 1, Replica: "C", Crashes: 2, State: store.RunQueued}))
+	got, err := r.Find(t.Context(), "r0")
 	want := store.Run{ID: "r0", Replica: "C", Attempt: 2, Crashes: 2, State: store.RunQueued, Request: []byte("{}"), Created: testDay}
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" || err != nil {
 		t.Error(diff, err)
+	}
+	must(t, r.Beat(t.Context(), store.Replica{ID: "new"}))
+	startRun(t, r, store.Run{ID: "new", Replica: "new", Attempt: 1, State: store.RunRunning, Request: []byte("{}"), Created: testDay})
+	if list := ids("B"); strings.Contains(list, "new") {
+		t.Errorf("CL-03: the runs of a replica that has just joined are left: %s", list)
+	}
+	if left, err := r.Left(t.Context(), "new", []string{"A", "B"}, 10); err != nil || !slices.ContainsFunc(left, func(r store.Run) bool { return r.ID == "new" }) {
+		t.Errorf("a replica does not find its own: %v, %v", left, err)
 	}
 }
 
@@ -178,7 +184,7 @@ func oneReplicaTakesARun(t *testing.T, open openEmpty) {
 	var wg sync.WaitGroup
 	for i := range 20 {
 		wg.Go(func() {
-			_, err := r.Take(t.Context(), store.Takeover{ID: "r", FromReplica: "A", FromAttempt: 1, Replica: fmt.Sprint("B", i)})
+			err := r.Take(t.Context(), store.Takeover{ID: "r", FromReplica: "A", FromAttempt: 1, Replica: fmt.Sprint("B", i)})
 			if err == nil {
 				took.Add(1)
 			} else {
@@ -195,7 +201,7 @@ func oneReplicaTakesARun(t *testing.T, open openEmpty) {
 		t.Errorf("moved: %v, %v", moved, err)
 	}
 	wantMoved(t, "the end", r.End(t.Context(), store.RunEnd{
-		ID: "r", Replica: "A", Attempt: 1, State: store.RunFailed,
+		ID: "r", Replica: "A", Attempt: 1, State: "failed",
 		Batches: []store.RunBatch{batch("r", 1, 1)},
 	}))
 }
@@ -206,11 +212,11 @@ func batchesOfAReplacedReplica(t *testing.T, open openEmpty) {
 	startRun(t, r, store.Run{ID: "r", Replica: "A", Attempt: 1, State: store.RunRunning})
 	_, err := r.Append(t.Context(), "A", []store.RunBatch{batch("r", 1, 1), batch("r", 1, 2), batch("r", 1, 3)})
 	must(t, err)
-	_, err = r.Take(t.Context(), store.Takeover{ID: "r", FromReplica: "A", FromAttempt: 1, Replica: "B", AfterSeq: 2})
+	err = r.Take(t.Context(), store.Takeover{ID: "r", FromReplica: "A", FromAttempt: 1, Replica: "B", AfterSeq: 2})
 	must(t, err)
 	_, err = r.Append(t.Context(), "B", []store.RunBatch{batch("r", 2, 1)})
 	must(t, err)
-	_, err = r.Take(t.Context(), store.Takeover{ID: "r", FromReplica: "B", FromAttempt: 2, Replica: "C", AfterSeq: 1}) // it had nothing to write
+	err = r.Take(t.Context(), store.Takeover{ID: "r", FromReplica: "B", FromAttempt: 2, Replica: "C", AfterSeq: 1}) // it had nothing to write
 	must(t, err)
 	for _, b := range []store.RunBatch{batch("r", 1, 4), batch("r", 2, 2)} { // as if they were inserted at the same moment
 		must(t, db.Update(t.Context(), func(tx *Tx) {
@@ -322,6 +328,6 @@ func keysOfRuns(t *testing.T, open openEmpty) {
 	now = now.Add(10_000 * time.Hour)
 	runOf("r2")
 	startRun(t, r, store.Run{ID: "r2", Replica: "A", State: store.RunRunning})
-	must(t, r.End(t.Context(), store.RunEnd{ID: "r2", Replica: "A", State: store.RunFailed, FreeKey: &k}))
+	must(t, r.End(t.Context(), store.RunEnd{ID: "r2", Replica: "A", State: "failed", FreeKey: &k}))
 	runOf("")
 }

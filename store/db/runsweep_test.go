@@ -31,7 +31,7 @@ func pagesOfRuns(t *testing.T, open openEmpty) {
 		}
 		startRun(t, r, run)
 		if i%4 == 0 {
-			run.State = store.RunCompleted
+			run.State = "completed"
 			must(t, r.End(t.Context(), store.RunEnd{
 				ID: run.ID, Replica: "A", State: run.State,
 				Expires: now.Add(time.Duration(i+1) * time.Second), Result: []byte(`1`),
@@ -52,8 +52,8 @@ func pagesOfRuns(t *testing.T, open openEmpty) {
 		"agent":    {store.RunQuery{Agent: "a"}, func(store.Run) bool { return false }},
 		"live":     {store.RunQuery{States: []string{store.RunRunning, store.RunQueued}}, func(r store.Run) bool { return r.State == store.RunRunning }},
 		"ended": {
-			store.RunQuery{States: []string{store.RunCompleted}, Owner: &owner},
-			func(r store.Run) bool { return r.State == store.RunCompleted && r.Owner == owner },
+			store.RunQuery{States: []string{"completed"}, Owner: &owner},
+			func(r store.Run) bool { return r.State == "completed" && r.Owner == owner },
 		},
 		"times": {store.RunQuery{From: now.Add(time.Second), To: now.Add(3 * time.Second)}, func(r store.Run) bool {
 			return !r.Created.Before(testDay.Add(time.Second)) && r.Created.Before(testDay.Add(3*time.Second))
@@ -109,7 +109,7 @@ func runsExpire(t *testing.T, open openEmpty) {
 	for i := range maxChunk + 5 {
 		startRun(t, r, store.Run{ID: fmt.Sprint("r", i), Replica: "A", Attempt: 1, State: store.RunRunning, Session: "s", Request: []byte("{}")})
 		must(t, r.End(t.Context(), store.RunEnd{
-			ID: fmt.Sprint("r", i), Replica: "A", Attempt: 1, State: store.RunCompleted,
+			ID: fmt.Sprint("r", i), Replica: "A", Attempt: 1, State: "completed",
 			Result: []byte("1"), Expires: now.Add(time.Hour), Batches: []store.RunBatch{batch(fmt.Sprint("r", i), 1, 1), batch(fmt.Sprint("r", i), 1, 2)},
 		}))
 	}
@@ -119,7 +119,7 @@ func runsExpire(t *testing.T, open openEmpty) {
 	now = now.Add(time.Hour)
 	for swept := range 2 {
 		run, err := r.Find(t.Context(), "r7")
-		if run.Removed != store.RemovedAll || run.State != store.RunCompleted || len(run.Request)+len(run.Result) > 0 || err != nil {
+		if run.Removed != store.RemovedAll || run.State != "completed" || len(run.Request)+len(run.Result) > 0 || err != nil {
 			t.Errorf("%+v, %v", run, err)
 		}
 		if _, err := r.LatestOf(t.Context(), "s"); !errors.Is(err, store.ErrNotFound) {
@@ -162,7 +162,7 @@ func eventsHaveABound(t *testing.T, open openEmpty) {
 		startRun(t, r, store.Run{ID: id, Replica: "A", Attempt: 1, State: store.RunRunning})
 		now = now.Add(time.Second)
 		must(t, r.End(t.Context(), store.RunEnd{
-			ID: id, Replica: "A", Attempt: 1, State: store.RunCompleted, Result: []byte("1"),
+			ID: id, Replica: "A", Attempt: 1, State: "completed", Result: []byte("1"),
 			Batches: []store.RunBatch{{Run: id, Attempt: 1, Seq: 1, Events: make([]byte, 100)}},
 		}))
 	}
@@ -172,7 +172,7 @@ func eventsHaveABound(t *testing.T, open openEmpty) {
 		for i := range int64(10) {
 			run, err := r.Find(t.Context(), fmt.Sprint("r", i))
 			want := store.Run{
-				ID: fmt.Sprint("r", i), Replica: "A", Attempt: 1, State: store.RunCompleted, Created: run.Created,
+				ID: fmt.Sprint("r", i), Replica: "A", Attempt: 1, State: "completed", Created: run.Created,
 				Ended: run.Ended, Result: []byte("1"), Bytes: 100,
 			}
 			if i < test.removed {
@@ -214,7 +214,7 @@ func runsOfAnErasedSession(t *testing.T, open openEmpty) {
 			if state == "live" {
 				_, err = r.Append(t.Context(), "A", []store.RunBatch{batch(id, 1, 1)})
 			} else {
-				err = r.End(t.Context(), store.RunEnd{ID: id, Replica: "A", Attempt: 1, State: store.RunCompleted, Batches: []store.RunBatch{batch(id, 1, 1)}})
+				err = r.End(t.Context(), store.RunEnd{ID: id, Replica: "A", Attempt: 1, State: "completed", Batches: []store.RunBatch{batch(id, 1, 1)}})
 			}
 			must(t, err)
 		}
@@ -260,7 +260,7 @@ func TestTextOfErasedAndExpiredRunsIsInNoFile(t *testing.T) {
 			id := fmt.Sprint("r", i, j)
 			startRun(t, r, store.Run{ID: id, Replica: "A", Attempt: 1, State: store.RunRunning, Session: b.Session, Request: []byte(text)})
 			must(t, r.End(t.Context(), store.RunEnd{
-				ID: id, Replica: "A", Attempt: 1, State: store.RunCompleted, Result: []byte(text), Expires: now.Add(time.Duration(2-i) * time.Hour),
+				ID: id, Replica: "A", Attempt: 1, State: "completed", Result: []byte(text), Expires: now.Add(time.Duration(2-i) * time.Hour),
 				Batches: []store.RunBatch{{Run: id, Attempt: 1, Seq: 1, Events: []byte(text)}, {Run: id, Attempt: 1, Seq: 2, Events: []byte(secret)}},
 			}))
 		}
@@ -303,22 +303,22 @@ func TestRunsSurviveTheEndOfTheProcess(t *testing.T) {
 		_, err := r.Append(t.Context(), "A", []store.RunBatch{batch(id, 1, 1), batch(id, 1, 2)})
 		must(t, err)
 	}
-	must(t, r.End(t.Context(), store.RunEnd{ID: "erased", Replica: "A", Attempt: 1, State: store.RunCompleted}))
+	must(t, r.End(t.Context(), store.RunEnd{ID: "erased", Replica: "A", Attempt: 1, State: "completed"}))
 	must(t, db.Update(t.Context(), func(tx *Tx) { tx.eraseRuns("erased") })) // its batches are not removed yet
 	must(t, db.Close())
 
 	db = open(t, path, nil)
 	r = db.Runs()
-	left, err := r.Left(t.Context(), []string{"B"}, 10)
+	left, err := r.Left(t.Context(), "B", []string{"B"}, 10)
 	if len(left) != 1 || left[0].ID != "r" || err != nil || eventsOf(t, r, "r") != "1/1 1/2" || countRows(t, db, "run_batches") != 2 {
 		t.Fatalf("%+v, %v, %d batches", left, err, countRows(t, db, "run_batches"))
 	}
-	_, err = r.Take(t.Context(), store.Takeover{
+	err = r.Take(t.Context(), store.Takeover{
 		ID: "r", FromReplica: "A", FromAttempt: 1, Replica: "B", Crashes: 1, AfterSeq: 2,
 		State: store.RunRunning,
 	})
 	must(t, err)
-	must(t, r.End(t.Context(), store.RunEnd{ID: "r", Replica: "B", Attempt: 2, State: store.RunCompleted, Batches: []store.RunBatch{batch("r", 2, 1)}}))
+	must(t, r.End(t.Context(), store.RunEnd{ID: "r", Replica: "B", Attempt: 2, State: "completed", Batches: []store.RunBatch{batch("r", 2, 1)}}))
 	if got := eventsOf(t, r, "r"); got != "1/1 1/2 2/1" {
 		t.Error(got)
 	}

@@ -41,15 +41,10 @@ func Tools(dir string) ([]*tool.Tool, error) {
 		return nil, err
 	}
 	w := workspace{dir}
-	read, err := tool.New("fs.read", "Reads a text file of the workspace, or a part of it.", w.read, tool.WithIdempotent())
-	if err != nil {
-		return nil, err
-	}
-	list, err := tool.New("fs.list", "Lists the files and folders in a folder of the workspace.", w.list, tool.WithIdempotent())
-	if err != nil {
-		return nil, err
-	}
-	return []*tool.Tool{read, list}, nil
+	return []*tool.Tool{
+		tool.Must(tool.New("fs.read", "Reads a text file of the workspace, or a part of it.", w.read, tool.WithIdempotent())),
+		tool.Must(tool.New("fs.list", "Lists the files and folders in a folder of the workspace.", w.list, tool.WithIdempotent())),
+	}, nil
 }
 
 type readIn struct {

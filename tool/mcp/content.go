@@ -54,15 +54,11 @@ func (s *server) tool(f *sdk.Tool) (*tool.Tool, error) {
 	return t, nil
 }
 
-var (
-	goodName        = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
-	otherCharacters = regexp.MustCompile(`[^A-Za-z0-9_-]`)
-)
+var otherCharacters = regexp.MustCompile(`[^A-Za-z0-9_-]`)
 
 // name returns our name of a server's tool. A name that is too long or has other characters gets a hash.
 func name(server, remote string) string {
-	full := "mcp." + server + "." + remote
-	if len(full) <= tool.MaxName && goodName.MatchString(remote) {
+	if full := "mcp." + server + "." + remote; tool.CheckName(full) == nil {
 		return full
 	}
 	return hashedName(server, remote)

@@ -82,11 +82,10 @@ func (r *remote) RoundTrip(req *http.Request) (*http.Response, error) {
 	if forgotten, ok := ctx.Value(forgottenKey{}).(*atomic.Bool); ok && resp.StatusCode == http.StatusNotFound && req.Header.Get("Mcp-Session-Id") != "" {
 		forgotten.Store(true)
 	}
-	body := &metered{ReadCloser: resp.Body, meter: r.meter, left: maxMessage, ended: ended}
-	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
-		body.left = -1 // an event is bounded, and the meter bounds all of them
+	resp.Body = &metered{resp.Body, r.meter, ended}
+	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") { // an event is bounded, and the meter bounds all of them
+		resp.Body = http.MaxBytesReader(nil, resp.Body, maxMessage)
 	}
-	resp.Body = body
 	return resp, nil
 }
 

@@ -9,10 +9,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-var (
-	errFlood = errors.New("it sends more data than allowed")
-	errLarge = errors.New("an answer is larger than allowed")
-)
+var errFlood = errors.New("it sends more data than allowed")
 
 // meter bounds what a server sends in a minute.
 type meter struct{ bytes, messages *rate.Limiter }
@@ -32,25 +29,15 @@ func (m meter) count(bytes, messages int) error {
 	return nil
 }
 
-// metered is the body of an answer; it ends with an error where it is too large, or the server sends too much.
+// metered is the body of an answer; it ends with an error where the server sends too much.
 type metered struct {
 	io.ReadCloser
 	meter meter
-	left  int // bytes; without bound where it is negative
 	ended func()
 }
 
 func (b *metered) Read(p []byte) (int, error) {
-	if b.left == 0 {
-		return 0, errLarge
-	}
-	if b.left > 0 && len(p) > b.left {
-		p = p[:b.left]
-	}
 	n, err := b.ReadCloser.Read(p)
-	if b.left > 0 {
-		b.left -= n
-	}
 	lines := bytes.Count(p[:n], []byte("\n"))
 	if flood := b.meter.count(n, (lines+1)/2); flood != nil { // an event has two lines at least
 		return 0, flood

@@ -9,8 +9,8 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,6 +32,7 @@ type process struct {
 	line   []byte // the rest of a message that is being read
 	meter  meter
 	stderr tail
+	late   *time.Timer // tells the program to end that has not ended though its input was closed
 	left   atomic.Bool // it closed its input or its output by itself
 
 	ctx   context.Context // ends when the program shall
@@ -68,10 +69,14 @@ func (p *process) Connect(ctx context.Context) (_ sdk.Connection, err error) {
 			close(p.done)
 		}
 	}()
-	p.cmd = exec.Command(config.Command, config.Args...)
+	p.cmd = exec.CommandContext(p.ctx, config.Command, config.Args...)
+	p.cmd.Cancel = func() error {
+		p.late = time.AfterFunc(p.server.times.exit, func() { terminate(p.cmd.Process) })
+		return nil
+	}
 	p.cmd.Dir, p.cmd.Env = config.Dir, environment(config.Env)
 	p.cmd.Stderr = &p.stderr
-	p.cmd.WaitDelay = time.Second // for a process that left the group and still holds the standard error
+	p.cmd.WaitDelay = 2 * p.server.times.exit // also for a process that left the group and still holds the standard error
 	setProcessGroup(p.cmd)
 	// Pipes of our own: they know deadlines, and waiting for the program does not close them.
 	in, ours, err := os.Pipe()
@@ -98,33 +103,14 @@ func (p *process) Connect(ctx context.Context) (_ sdk.Connection, err error) {
 // supervise sees the program to its end.
 func (p *process) supervise() {
 	defer close(p.done)
-	exited := make(chan struct{})
-	var status error
-	go func() {
-		defer close(exited)
-		status = p.cmd.Wait()
-	}()
-	exits := func(within time.Duration) bool {
-		select {
-		case <-exited:
-			return true
-		case <-time.After(within):
-			return false
-		}
-	}
-	select {
-	case <-p.ctx.Done():
-	case <-exited:
-	}
-	if !exits(p.server.times.exit) {
-		terminate(p.cmd.Process)
-		exits(p.server.times.exit)
+	status := p.cmd.Wait()
+	if p.late != nil {
+		p.late.Stop()
 	}
 	kill(p.cmd.Process) // the group: also what the program left behind
-	<-exited
 	if p.left.Load() || p.ctx.Err() == nil {
 		p.server.opts.Log.Warn("MCP program ended; restarting it", slog.String("server", p.server.Name), slog.Any("status", status),
-			slog.String("stderr", p.server.opts.Redact(p.stderr.String())))
+			slog.String("stderr", p.server.opts.Redact(strings.ToValidUTF8(string(p.stderr), "\uFFFD"))))
 		// The rest of its output is read. A process that left the group may hold the other end, and is not waited for.
 		p.out.SetReadDeadline(time.Now().Add(time.Second))
 		<-p.ctx.Done() // by the reader, at the end
@@ -191,23 +177,10 @@ func (p *process) Write(message []byte) (int, error) {
 }
 
 // tail keeps the end of what is written to it.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
+type tail []byte
 
 func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, p[max(0, len(p)-maxErrorOutput):]...)
-	if over := len(t.text) - maxErrorOutput; over > 0 {
-		t.text = append(t.text[:0], t.text[over:]...)
-	}
+	text := append(*t, p[max(0, len(p)-maxErrorOutput):]...)
+	*t = slices.Delete(text, 0, max(0, len(text)-maxErrorOutput))
 	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.ToValidUTF8(string(t.text), "\uFFFD")
 }

@@ -317,11 +317,7 @@ func (s *server) call(ctx context.Context, name string, c tool.Call) (tool.Resul
 func (s *server) connectionAfter(ctx context.Context, ended *connection) (conn *connection) {
 	ctx, cancel := context.WithTimeout(ctx, s.times.again)
 	defer cancel()
-	s.wait(ctx, func() bool {
-		conn = s.current
-		return conn != nil && conn != ended
-	})
-	if conn == ended {
+	if !s.wait(ctx, func() bool { conn = s.current; return conn != nil && conn != ended }) {
 		return nil
 	}
 	return conn

@@ -10,47 +10,46 @@ import (
 // errStopped is why streams end before their runs do.
 var errStopped = errors.New("the server is shutting down")
 
-// Output is a client's connection as a stream writes to it: each write has a deadline.
+// Output is a client's connection as an answer writes to it: each write has a deadline.
 type Output struct {
-	w       http.ResponseWriter
-	rc      *http.ResponseController
-	timeout time.Duration
-	until   time.Time       // the deadline that is set
-	stop    <-chan struct{} // closed when nothing more may be written
+	s     *Server
+	w     http.ResponseWriter
+	rc    *http.ResponseController
+	until time.Time // the deadline that is set
+	// isStream says that nothing may be written any more when the server stops.
+	isStream bool
 	// perStream says that a deadline ends a stream even when nothing is written (HTTP/2): it is taken away after each flush.
 	perStream bool
 }
 
 // NewOutput returns the output of a request's answer.
 func (s *Server) NewOutput(w http.ResponseWriter, r *http.Request) *Output {
-	return &Output{w: w, rc: http.NewResponseController(w), timeout: s.WriteTimeout, perStream: r.ProtoMajor >= 2}
+	return &Output{s: s, w: w, rc: http.NewResponseController(w), perStream: r.ProtoMajor >= 2}
 }
 
 // NewStream is NewOutput for a stream, which nothing is written to any more when the server stops.
 func (s *Server) NewStream(w http.ResponseWriter, r *http.Request) *Output {
 	out := s.NewOutput(w, r)
-	out.stop = s.stopping.Done()
+	out.isStream = true
 	return out
 }
 
 // deadline gives the next write its time. Setting a deadline costs about as much as a small write, so one that has most of
 // its time left stays.
 func (o *Output) deadline() {
-	now := time.Now()
-	if o.until.Sub(now) > o.timeout-o.timeout/8 {
+	now, timeout := time.Now(), o.s.WriteTimeout
+	if o.until.Sub(now) > timeout-timeout/8 {
 		return
 	}
-	o.until = now.Add(o.timeout)
+	o.until = now.Add(timeout)
 	_ = o.rc.SetWriteDeadline(o.until) // writers of tests have no deadlines
 }
 
 // Write writes, unless the server stops.
 func (o *Output) Write(p []byte) (int, error) {
-	select {
-	case <-o.stop:
+	if o.isStream && o.s.stopping.Err() != nil {
 		// A stream that was stuck until now must not go on to an end that the server has made of its run.
 		return 0, errStopped
-	default:
 	}
 	o.deadline()
 	return o.w.Write(p)
@@ -60,16 +59,11 @@ func (o *Output) Write(p []byte) (int, error) {
 func (o *Output) Flush() error {
 	o.deadline()
 	err := o.rc.Flush()
-	o.rest()
-	return err
-}
-
-// rest takes the deadline away while nothing is written, where it would do harm.
-func (o *Output) rest() {
 	if o.perStream && !o.until.IsZero() {
 		o.until = time.Time{}
 		_ = o.rc.SetWriteDeadline(time.Time{})
 	}
+	return err
 }
 
 // late reports whether a write failed because the client did not take it in time.

@@ -66,12 +66,6 @@ var Statuses = map[string]int{
 	CodeCrashed:             http.StatusFailedDependency, // no client may retry it by itself
 }
 
-// statusOf maps a code to its status; one that is not known is a fault of ours.
-func statusOf(code string) int { return cmp.Or(Statuses[code], http.StatusInternalServerError) }
-
-// titleOf is the short name of a code that a problem document carries: the code in words.
-func titleOf(code string) string { return strings.ReplaceAll(code, "_", " ") }
-
 // Problem is an answer that says what was wrong (RFC 9457). Each wire writes it in its own form, after Head.
 type Problem struct {
 	Type   string      `json:"type"`
@@ -103,8 +97,8 @@ func NewProblem(code, detail string) *Problem {
 	return &Problem{
 		// The type is a name, not a place: it must be the same on every machine, and about:blank would say nothing.
 		Type:   "urn:lingserve:problem:" + code,
-		Title:  titleOf(code),
-		Status: statusOf(code),
+		Title:  strings.ReplaceAll(code, "_", " "),
+		Status: cmp.Or(Statuses[code], http.StatusInternalServerError), // a code that is not known is a fault of ours
 		Detail: detail,
 		Code:   code,
 	}
@@ -150,19 +144,19 @@ func (p *Problem) setFaults(faults []run.Field) {
 	}
 }
 
-// Faults is the problem of what a decoder found; nil if it found nothing.
-func Faults(d *request.Decoder) *Problem {
-	if len(d.Faults) == 0 {
+// Faults is the problem of what does not fit; nil if everything does.
+func Faults(faults []run.Field) *Problem {
+	if len(faults) == 0 {
 		return nil
 	}
-	return Invalid(d.Faults...)
+	return Invalid(faults...)
 }
 
 // Query reads a query into v, a pointer to a struct; see [request.Decoder].
 func Query(r *http.Request, v any) *Problem {
 	d := new(request.Decoder)
 	d.Query(r, v)
-	return Faults(d)
+	return Faults(d.Faults)
 }
 
 // NoQuery refuses a query.
@@ -191,25 +185,6 @@ func CheckBody(body []byte) *Problem {
 	return Invalid(*f)
 }
 
-// Decode checks a body and reads it with read, which returns what does not fit.
-func Decode[T any](body []byte, read func(body []byte) (T, []run.Field)) (v T, p *Problem) {
-	if p := CheckBody(body); p != nil {
-		return v, p
-	}
-	v, faults := read(body)
-	if len(faults) > 0 {
-		return v, Invalid(faults...)
-	}
-	return v, nil
-}
-
-// Key reads the header Idempotency-Key into a request.
-func Key(r *http.Request, q *run.Request) *Problem {
-	d := new(request.Decoder)
-	d.IdempotencyKey(r, q)
-	return Faults(d)
-}
-
 // Move returns the problem with other pointers: those of package run lead into the body of the native wire, and move turns one into
 // a place in another body.
 func (p *Problem) Move(move func(f *run.Field)) *Problem {
@@ -233,8 +208,12 @@ func (p *Problem) Head(w http.ResponseWriter, media string) {
 	if p.abort {
 		panic(http.ErrAbortHandler)
 	}
-	if n := notesOf(w); n != nil {
-		n.Refused(p.why())
+	if n, ok := w.(notes); ok {
+		reason := p.Reason
+		if IsRefusal(p.Status) {
+			reason = cmp.Or(reason, p.Code)
+		}
+		n.Refused(reason)
 	}
 	h := w.Header()
 	maps.Copy(h, p.Header)
@@ -253,14 +232,6 @@ func (p *Problem) Write(w http.ResponseWriter) {
 	text := json.NewEncoder(w)
 	text.SetEscapeHTML(false) // people read it, and it does not become part of a page as it is
 	_ = text.Encode(p)        // the client may have gone away
-}
-
-// why is the word for a problem in the log: its own, or its code if the status is that of a refusal.
-func (p *Problem) why() string {
-	if IsRefusal(p.Status) {
-		return cmp.Or(p.Reason, p.Code)
-	}
-	return p.Reason
 }
 
 // IsRefusal reports whether an answer with this status always counts as a refusal.
@@ -318,9 +289,10 @@ func OfFailure(cause ling.ErrorData) *Problem {
 	p.ID = cause.ID
 	retryable := cause.Retryable || cause.RetryAfter > 0
 	if !retryable {
-		p.Status = lastingStatus(cause.Code, p.Status)
+		p.Status = cmp.Or(lastingStatuses[cause.Code], p.Status)
 	}
-	retry := retryable && isRetried(p.Status)
+	// These are the statuses of our codes after which clients send a request again by themselves.
+	retry := retryable && (p.Status >= 500 || p.Status == http.StatusTooManyRequests || p.Status == http.StatusConflict)
 	p.Header = http.Header{"X-Should-Retry": {strconv.FormatBool(retry)}}
 	if retry && (p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable) {
 		p.Retry = max(5*time.Second, time.Duration(cause.RetryAfter)*time.Second)
@@ -328,24 +300,14 @@ func OfFailure(cause ling.ErrorData) *Problem {
 	return p
 }
 
-// lastingStatus returns the status of a failure of a model's server, or of the database, that a retry does not mend. status is that of the code.
-func lastingStatus(code string, status int) int {
-	switch code {
-	case adapter.CodeRateLimited: // the account has no credit, or the request is larger than its limit
-		return http.StatusPaymentRequired
-	case adapter.CodeUnavailable, adapter.CodeTimeout, adapter.CodeProtocol, CodeOverloaded:
-		return http.StatusFailedDependency
-	}
-	return status
-}
-
-// isRetried reports whether clients send a request again by themselves after this status.
-func isRetried(status int) bool {
-	switch status {
-	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests:
-		return true
-	}
-	return status >= 500
+// lastingStatuses are the statuses of failures of a model's server, or of the database, that a retry does not mend, where they differ from
+// those of the code.
+var lastingStatuses = map[string]int{
+	adapter.CodeRateLimited: http.StatusPaymentRequired, // the account has no credit, or the request is larger than its limit
+	adapter.CodeUnavailable: http.StatusFailedDependency,
+	adapter.CodeTimeout:     http.StatusFailedDependency,
+	adapter.CodeProtocol:    http.StatusFailedDependency,
+	CodeOverloaded:          http.StatusFailedDependency,
 }
 
 // OfEnd returns the problem of a run that ended otherwise than it should; nil for a run that completed or goes on.
@@ -367,6 +329,35 @@ func OfEnd(o run.Result) *Problem {
 		return p
 	}
 	return nil
+}
+
+// OfRun is OfEnd for a client of a run that gets a complete answer or none. With a key, the same request finds the same run, so a retry
+// would change nothing.
+func OfRun(of *run.Run, o run.Result) *Problem {
+	p := OfEnd(o)
+	if p == nil {
+		return nil
+	}
+	p.Run = of.ID
+	if o.Status == run.StatusInterrupted && of.Keyed {
+		p.Retry = 0
+		p.Header = http.Header{"X-Should-Retry": {"false"}}
+		p.Detail += "; retry with another Idempotency-Key"
+	}
+	return p
+}
+
+// OfNothing is the problem of a run that ended without having made a document, or with reserved, anything at all; nil for all others.
+func OfNothing(of *run.Run, reserved bool) *Problem {
+	if !of.Ended() {
+		return nil
+	}
+	<-of.Done() // a moment later
+	o, document, beside := of.Result()
+	if !IsEmpty(document) || reserved && !IsEmpty(beside) {
+		return nil
+	}
+	return OfRun(of, o)
 }
 
 // statusCanceled is the status of a canceled run: "client closed request", as nginx has it. Clients retry a 409.

@@ -10,7 +10,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -21,42 +20,29 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/lingserve/lingserve/access"
-	"github.com/lingserve/lingserve/adapter"
-	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/aside"
 	"github.com/lingserve/lingserve/internal/gate"
 	"github.com/lingserve/lingserve/run"
-	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/web/wire/request"
 )
 
 // Options are the parts of an HTTP server that its wires use.
 type Options struct {
-	Runs      *run.Service
-	Workflows *flow.Registry
-	Models    *adapter.Registry
-	Model     string     // of runs that name none
-	Agents    run.Agents // nil is a server without agents
-	Tapes     tape.Store // nil is a server without sessions
-	Workspace string     // of the sessions
-	HasTurns  bool       // agents have sessions
+	run.Options
+	Runs *run.Service
 
 	Began        time.Time     // when the server started
 	KeepAlive    time.Duration // of silence until a stream gets a comment
 	WriteTimeout time.Duration // of one write to a client
 	Observer     Observer
-	Log          *slog.Logger
 
 	// ReadBody reads a body within the limits for its caller.
 	ReadBody func(w http.ResponseWriter, r *http.Request) ([]byte, *Problem)
 	// ReadJSON is ReadBody for a body that must be JSON by its headers. [CheckBody] checks whether it is.
 	ReadJSON func(w http.ResponseWriter, r *http.Request) ([]byte, *Problem)
-	// Caller is the name that a request is counted for; it may be "".
-	Caller func(r *http.Request) string
-	// Account pays for the body of a request and what is made of it; it may be nil.
-	Account func(r *http.Request) *adapter.Account
-	// KeyTag is that of the API key that let a request in; "" is none.
-	KeyTag func(r *http.Request) string
+	// Sign fills in who sends a request, beside the principal: the caller that it is counted for, the tag of its key, and the account that
+	// pays.
+	Sign func(r *http.Request, q *run.Request)
 	// Hold returns the request with a context that ends when the key or token of the request is revoked. release must be called.
 	Hold func(r *http.Request) (held *http.Request, release func())
 }
@@ -86,7 +72,8 @@ func (s *Server) Start(w http.ResponseWriter, r *http.Request, q *run.Request) (
 		}
 	}
 	started := *q
-	started.Who, started.Caller, started.KeyTag, started.Trace, started.Account = Who(r), s.Caller(r), s.KeyTag(r), traceOf(r), s.Account(r)
+	started.Who, started.Trace = Who(r), traceOf(r)
+	s.Sign(r, &started)
 	// A server that shuts down waits for whoever follows a run, and so for this request: its run may end before it is followed.
 	s.streams.Enter()
 	context.AfterFunc(r.Context(), s.streams.Leave)
@@ -133,23 +120,35 @@ func (s *Server) ReadMembers(w http.ResponseWriter, r *http.Request, required bo
 	}
 	d := new(request.Decoder)
 	d.Read("", text, v)
-	return Faults(d)
+	return Faults(d.Faults)
 }
 
-// ReadStart reads what the requests have in common that start a run of the agent or workflow in their path: the body, the query into query,
-// and the Idempotency-Key.
-func (s *Server) ReadStart(w http.ResponseWriter, r *http.Request, query any) (body []byte, q *run.Request, p *Problem) {
-	if body, p = s.ReadJSON(w, r); p != nil {
-		return nil, nil, p
+// ReadStart reads a request that starts a run: the body with read, which returns what in it does not fit, and the Idempotency-Key. If query
+// is a pointer to a struct, it also reads the query into it, and the agent or workflow in the path.
+func ReadStart[T any](
+	s *Server, w http.ResponseWriter, r *http.Request, query any, read func(body []byte) (T, []run.Field),
+) (in T, q *run.Request, p *Problem) {
+	body, p := s.ReadJSON(w, r)
+	if p != nil {
+		return in, nil, p
 	}
 	d := new(request.Decoder)
 	q = new(run.Request)
-	d.Query(r, query)
 	d.IdempotencyKey(r, q)
-	if p = Faults(d); p == nil {
+	if query != nil {
+		d.Query(r, query)
+	}
+	if p = Faults(d.Faults); p == nil && query != nil {
 		q.Subject, p = s.PathTarget(r)
 	}
-	return body, q, p
+	if p == nil {
+		p = CheckBody(body)
+	}
+	if p != nil {
+		return in, nil, p
+	}
+	in, faults := read(body)
+	return in, q, Faults(faults)
 }
 
 // Find finds a run for the caller of a request.
@@ -225,18 +224,4 @@ func (s *Server) SendJSON(w http.ResponseWriter, r *http.Request, status int, va
 type notes interface {
 	Refused(reason string)  // why it is refused
 	StreamEnded(end string) // how its stream ended
-}
-
-// notesOf finds the notes of the request that w answers, in what w wraps; nil if it has none.
-func notesOf(w http.ResponseWriter) notes {
-	for {
-		switch v := w.(type) {
-		case notes:
-			return v
-		case interface{ Unwrap() http.ResponseWriter }:
-			w = v.Unwrap()
-		default:
-			return nil
-		}
-	}
 }

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/lingserve/lingserve/internal/aside"
@@ -70,13 +69,13 @@ type View struct {
 	// CancelOnDisconnect cancels the run when this connection breaks.
 	CancelOnDisconnect bool
 
-	// Of wires with a codec of their own:
-	Encoder frame.Encoder // nil is the framing's own
-	Kind    string        // of the stream, for metrics
-	Media   string        // "" is the framing's
-	// Begin, if set, returns the encoder and the reader of a stream that cannot take back what was sent. If the run's server was lost, it is called
-	// when the run has taken back what it writes again.
+	// Begin returns the reader of a stream, and its encoder; nil is that of the framing.
 	Begin func() (frame.Encoder, *tube.Reader)
+
+	// Of wires with an encoder, whose clients do not take back what was sent. If the run's server was lost, Begin is called when the run has
+	// taken back what it writes again.
+	Kind  string // of the stream, for metrics
+	Media string // "" is the framing's
 }
 
 // kind is the kind of the stream.
@@ -106,7 +105,8 @@ type Following struct {
 // let it in is revoked.
 func (s *Server) Follow(w http.ResponseWriter, r *http.Request, of *run.Run, kind string) (*Following, *http.Request) {
 	s.streams.Enter()
-	f := &Following{s: s, observer: s.Observer.Stream(kind), notes: notesOf(w)}
+	f := &Following{s: s, observer: s.Observer.Stream(kind)}
+	f.notes, _ = w.(notes)
 	r, f.release = s.Hold(r)
 	f.ctx, f.stop = of.Within(r.Context())
 	if f.ctx != r.Context() {
@@ -162,24 +162,18 @@ func (s *Server) GiveUp(of *run.Run, v *View) {
 // Wait waits until no request follows a run, or giveUp is closed.
 func (s *Server) Wait(giveUp <-chan struct{}) { s.streams.Wait(giveUp) }
 
-// breakTime is how long Break waits for streams to notice that they are broken off. They do so at once, but for those that
+// breakTime is how long Detach waits for streams to notice that they are broken off. They do so at once, but for those that
 // are stuck in a write.
 const breakTime = time.Second
 
-// Break ends all streams without a clean end. Call it before the server ends runs, so that no client takes the server's end for its
-// run's.
-func (s *Server) Break() {
-	s.stop()
-	timeout := make(chan struct{})
-	timer := time.AfterFunc(breakTime, func() { close(timeout) })
-	defer timer.Stop()
-	s.Wait(timeout)
-}
-
-// Detach waits for the streams until ctx ends, then breaks off those that are left.
+// Detach waits for the streams until ctx ends, then breaks off those that are left, without a clean end. Call it before the server ends
+// runs, so that no client takes the server's end for its run's.
 func (s *Server) Detach(ctx context.Context) {
 	s.Wait(ctx.Done()) // clients that read the last events get the time to do so
-	s.Break()
+	s.stop()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), breakTime)
+	defer cancel()
+	s.Wait(ctx.Done())
 }
 
 // StreamHeaders says what follows, and tells every proxy not to hold it back.
@@ -201,15 +195,16 @@ func AppendRetry(dst []byte) []byte {
 }
 
 // Stream writes the run's events as they come. A stream that cannot continue to the run's end is broken off, because clients take
-// a clean end for success. reader is not used if v.Begin is set.
-func (s *Server) Stream(w http.ResponseWriter, r *http.Request, of *run.Run, reader *tube.Reader, v *View) {
+// a clean end for success.
+func (s *Server) Stream(w http.ResponseWriter, r *http.Request, of *run.Run, v *View) {
+	var reader *tube.Reader
 	f, r := s.Follow(w, r, of, v.kind())
 	defer func() { f.Over(reader) }()
 	defer of.Hold()()
 	if s.stopping.Err() != nil {
 		panic(http.ErrAbortHandler)
 	}
-	o := frame.Options{Format: v.Format, Encoder: v.Encoder, Wrote: f.observer.Wrote}
+	o := frame.Options{Format: v.Format, Wrote: f.observer.Wrote}
 	StreamHeaders(w.Header(), v.Format)
 	if v.Media != "" {
 		w.Header().Set("Content-Type", v.Media)
@@ -229,14 +224,12 @@ func (s *Server) Stream(w http.ResponseWriter, r *http.Request, of *run.Run, rea
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(s.stopping, func() { cancel(errStopped) })()
-	if v.Begin != nil {
-		if of.TakenOver() {
-			if err := awaitRestart(ctx, out, of.Events(), o.KeepAlive); err != nil {
-				f.Broken(out, of, v, err)
-			}
+	if v.Kind != "" && of.TakenOver() {
+		if err := awaitRestart(ctx, out, of.Events(), o.KeepAlive); err != nil {
+			f.Broken(out, of, v, err)
 		}
-		o.Encoder, reader = v.Begin()
 	}
+	o.Encoder, reader = v.Begin()
 	if err := frame.Copy(ctx, out, of.ID, reader, o); err != nil {
 		reader.Leave()
 		f.Broken(out, of, v, err)
@@ -291,27 +284,24 @@ func (s *Server) AwaitEvent(r *http.Request, of *run.Run, v *View, limit time.Du
 	defer s.streams.Leave()
 	reader := of.Events()
 	defer reader.Leave()
-	var late atomic.Bool
-	defer context.AfterFunc(r.Context(), reader.Wake)()
-	defer context.AfterFunc(s.stopping, reader.Wake)()
-	if limit > 0 {
-		defer time.AfterFunc(limit, func() { late.Store(true); reader.Wake() }).Stop()
-	}
+	late := time.After(cmp.Or(limit, math.MaxInt64))
 	for {
 		for e := range reader.Waiting() {
 			if is(e) {
 				return
 			}
 		}
-		if late.Load() || reader.Ended() {
+		if reader.Ended() {
 			return
 		}
-		<-reader.More()
-		if r.Context().Err() != nil {
-			s.GiveUp(of, v)
+		select {
+		case <-reader.More():
+		case <-late:
+			return
+		case <-s.stopping.Done():
 			panic(http.ErrAbortHandler)
-		}
-		if s.stopping.Err() != nil {
+		case <-r.Context().Done():
+			s.GiveUp(of, v)
 			panic(http.ErrAbortHandler)
 		}
 	}

@@ -101,7 +101,7 @@ func (s *Server) Roots(of run.Subject) (roots []string) {
 }
 
 // Remembers reports whether a caller's chats are sessions. A caller without sessions sends the whole conversation each time.
-func (s *Server) Remembers(p access.Principal) bool { return s.HasTurns && p.Remembers() }
+func (s *Server) Remembers(p access.Principal) bool { return s.Turns != nil && p.Remembers() }
 
 // Input is the input of a run for a text beside its files: the text itself, or the object that it is where it names properties of the
 // workflow's input.

@@ -116,19 +116,6 @@ func (s *Server) Responses() string {
 	return s.base.JoinPath(responses).String()
 }
 
-// Ask posts the request that write makes, as [wire.Server.Ask] does, and returns the answer once it is known to be one: status 200.
-func (s *Server) Ask(ctx context.Context, f *wire.Fallbacks, url string, req *adapter.Request, write func() (request any, err error),
-	fallbacks func(said string) []wire.Fallback,
-) (*http.Response, error) {
-	return s.Server.Ask(ctx, f, url, "text/event-stream", func() ([]byte, error) {
-		request, err := write()
-		if err != nil {
-			return nil, err
-		}
-		return wire.Body(request, req.ExtraBody)
-	}, fallbacks)
-}
-
 // Provider returns the provider whose models are those that model makes. Which names a server has is only known to it. It is an
 // [adapter.Lister], but for Azure, which lists the models that could be deployed: those are no names that can be asked. Errors of
 // Model: no name, or one that would change the address.

@@ -127,9 +127,9 @@ func approve(ctx context.Context) (asked fakeslack.Message, calls []fakeslack.Ca
 	fake.AddConversation(fakeslack.Conversation{ID: room, Kind: fakeslack.Channel})
 	fake.AddPerson(ann, "ann", "Ann")
 	fake.AddPerson(bob, "bob", "Bob")
-	settings, err := channel.NewTree(channel.Configuration{Channels: map[string]channel.ChannelPlace{
-		"slack": {AccountPlace: channel.AccountPlace{Place: channel.Place{GroupPolicy: channel.PolicyOpen, Operators: []string{ann}, Agent: "asker"}}},
-	}})
+	settings, err := channel.NewTree(channel.Configuration{
+		{Level: channel.OfChannel, Channel: "slack"}: {GroupPolicy: channel.PolicyOpen, Operators: []string{ann}, Agent: "asker"},
+	})
 	if err != nil {
 		return asked, nil, err
 	}

@@ -247,9 +247,9 @@ func talk(ctx context.Context, dir string) (failed int, err error) {
 	if _, err := lines.ReadString('\n'); err != nil {
 		return 0, fmt.Errorf("telegram-test-api does not start: %w", err)
 	}
-	settings, err := channel.NewTree(channel.Configuration{Channels: map[string]channel.ChannelPlace{
-		"telegram": {AccountPlace: channel.AccountPlace{Place: channel.Place{DMPolicy: channel.PolicyOpen, CommandMode: channel.CommandsSenders, Agent: "echo"}}},
-	}})
+	settings, err := channel.NewTree(channel.Configuration{
+		{Level: channel.OfChannel, Channel: "telegram"}: {DMPolicy: channel.PolicyOpen, CommandMode: channel.CommandsSenders, Agent: "echo"},
+	})
 	if err != nil {
 		return 0, err
 	}

@@ -23,15 +23,11 @@ func (h Handlers) PostRun(w http.ResponseWriter, r *http.Request) *wire.Problem 
 		// Not steer: the answer to a steered message is part of the run that it is steered to, and this client has a part of that.
 		OnBusy string `field:"on_busy" words:"queue reject interrupt"`
 	}
-	body, q, p := h.ReadStart(w, r, &query)
+	in, q, p := wire.ReadStart(h.Server, w, r, &query, Read)
 	if p != nil {
 		return p
 	}
 	v := &wire.View{Format: frame.SSE, Kind: wire.StreamAGUI, CancelOnDisconnect: query.Cancels()}
-	in, p := wire.Decode(body, Read)
-	if p != nil {
-		return p
-	}
 	waiting, p := h.answer(r, in)
 	switch {
 	case p != nil:
@@ -77,10 +73,15 @@ func (h Handlers) run(w http.ResponseWriter, r *http.Request, q *run.Request, v 
 	}
 	described := h.runOf(of, in)
 	described.Notes = notes
-	v.Encoder = NewEncoder(described)
-	wire.SetRun(w.Header(), of.ID)
-	h.Stream(w, r, of, of.Events(), v)
+	h.stream(w, r, of, v, described)
 	return nil
+}
+
+// stream streams all of a run.
+func (h Handlers) stream(w http.ResponseWriter, r *http.Request, of *run.Run, v *wire.View, described Run) {
+	v.Begin = func() (frame.Encoder, *tube.Reader) { return NewEncoder(described), of.Events() }
+	wire.SetRun(w.Header(), of.ID)
+	h.Stream(w, r, of, v)
 }
 
 // fill takes from an input what should run, and returns notes of what it does not use. What a front end's program forwards goes before
@@ -99,7 +100,7 @@ func (h Handlers) fill(q *run.Request, in *Input) (notes []Note, p *wire.Problem
 	if q.Input == nil && !in.Asks {
 		d.Fail("/messages", "expected a message of the user at the end, or forwardedProps.input")
 	}
-	if p := wire.Faults(d); p != nil {
+	if p := wire.Faults(d.Faults); p != nil {
 		return nil, p
 	}
 	notes = toolsOf(in)
@@ -210,14 +211,11 @@ func (h Handlers) resume(w http.ResponseWriter, r *http.Request, of *run.Run, v 
 			break
 		}
 		e.Skip(event)
-		if event.N == last {
-			break
-		}
 	}
 	e.Resume()
-	v.Encoder = e
+	v.Begin = func() (frame.Encoder, *tube.Reader) { return e, of.ReadNow(last + 1) }
 	wire.SetRun(w.Header(), of.ID)
-	h.Stream(w, r, of, of.ReadNow(last+1), v)
+	h.Stream(w, r, of, v)
 }
 
 // gone answers a client whose answers are for a run that is no longer known: with a run that is canceled.
@@ -293,9 +291,7 @@ func (h Handlers) rejoin(w http.ResponseWriter, r *http.Request, of *run.Run, v 
 	}
 	described := h.runOf(of, in)
 	described.Notes, described.Before = []Note{attached(of)}, before
-	v.Begin = func() (frame.Encoder, *tube.Reader) { return NewEncoder(described), of.Events() }
-	wire.SetRun(w.Header(), of.ID)
-	h.Stream(w, r, of, nil, v)
+	h.stream(w, r, of, v, described)
 	return nil
 }
 

@@ -2,7 +2,6 @@ package aisdk
 
 import (
 	"bytes"
-	"slices"
 
 	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/jsonuri"
@@ -86,11 +85,8 @@ func (e *Encoder) appendChange(dst []byte, ev tube.Event) []byte {
 	}
 	switch {
 	case e.whole() != nil:
-	case isRoot && kind == kindData && ev.Value[0] == '{' && !hasText:
-		if string(ev.Value) == "{}" { // it is an object already
-			return dst
-		}
-		return e.resend(dst)
+	case isRoot && kind == kindData && string(ev.Value) == "{}" && !hasText: // it is an object already
+		return dst
 	case isRoot && kind == kindData, isRoot && !hasText && len(e.order) > 0, !isRoot && hasText:
 		dst = e.becomeWhole(dst)
 	}
@@ -125,12 +121,6 @@ func (e *Encoder) becomeWhole(dst []byte) []byte {
 
 // complete is for a value that does not change again.
 func (e *Encoder) complete(dst []byte, ev tube.Event) []byte {
-	if e.snapshot && !ev.Part { // the last one of a snapshot
-		return e.catchUp(dst)
-	}
-	if e.snapshot || ev.Part {
-		return dst
-	}
 	p := e.values[string(ev.URI)]
 	switch {
 	case p != nil && p.kind == kindText:
@@ -141,81 +131,72 @@ func (e *Encoder) complete(dst []byte, ev tube.Event) []byte {
 	return appendDelta(dst, ev)
 }
 
-// catchUp appends what a snapshot has changed.
-func (e *Encoder) catchUp(dst []byte) []byte {
-	e.snapshot = false
-	dst = e.resend(dst)
-	for uri, value := range rawjson.Members(e.doc.AppendReserved(nil)) {
-		prefix, name, _, _ := reserved([]byte(uri))
-		switch string(name) {
-		case "$reasoning_context":
-			if rest, ok := e.reasoningOf(string(prefix)).rest(value); ok && len(rest) > 0 {
-				dst = e.appendPiece(e.open(dst, string(prefix)), e.reasoningOf(string(prefix)), rest)
-			}
-		case "$tools":
-			for n := range rawjson.Children(value) {
-				dst = e.appendCall(dst, string(prefix), jsonuri.Format(n))
-			}
-		case "$tool_results":
-			for n := range rawjson.Children(value) {
-				dst = e.appendResult(dst, string(prefix), jsonuri.Format(n))
-			}
-		}
+// appendSnapshot collects the parts of a snapshot. Behind the last one, it appends what is new to the client.
+func (e *Encoder) appendSnapshot(dst []byte, ev tube.Event) []byte {
+	if e.snapshot == nil {
+		e.snapshot, e.last = new(jsonuri.Document), nil
 	}
-	return e.appendEarly(dst)
+	if ev.Kind != tube.Done {
+		_ = e.snapshot.Apply(jsonuri.Delta{Op: jsonuri.Op(ev.Kind), URI: ev.URI, Value: ev.Value}) // what a document refuses is left out
+	}
+	if ev.Part {
+		return dst
+	}
+	to := e.snapshot
+	e.snapshot = nil
+	return e.appendEarly(e.appendChanges(dst, to))
 }
 
-// resend appends the document as it is now, after a change of any kind.
-func (e *Encoder) resend(dst []byte) []byte {
-	document := e.doc.AppendJSON(nil)
-	hasText := e.values[""] != nil
-	lacks := func(p *part) bool { _, ok := e.doc.Get(p.uri); return !ok }
+// appendChanges appends the changes that make to of the document: a text that has grown goes on, and every other value is set anew.
+func (e *Encoder) appendChanges(dst []byte, to *jsonuri.Document) []byte {
+	reserved := to.AppendReserved(nil)
+	for uri, value := range rawjson.Members(reserved) { // reasoning, before the text that it led to
+		if value[0] != '{' && value[0] != '[' {
+			from, _ := e.doc.Get(uri)
+			dst = e.change(dst, uri, from, value)
+		}
+	}
+	document, from, lacks := to.AppendJSON(nil), e.doc.AppendJSON(nil), false
+	if from[0] == '{' {
+		for name := range rawjson.Members(from) {
+			_, ok := to.Get(jsonuri.Format(name))
+			lacks = lacks || !ok
+		}
+	}
 	switch {
-	case e.whole() != nil:
-	case document[0] == '"' && (hasText || len(e.order) == 0):
-		p := e.value("", kindText)
-		if rest, ok := p.rest(document); ok {
-			if !hasText || len(rest) > 0 {
-				dst = e.appendPiece(e.open(dst, ""), p, rest)
-			}
-			return dst
-		}
-	case document[0] == '{' && !hasText && !slices.ContainsFunc(e.order, lacks):
-		for name, value := range rawjson.Members(document) {
-			dst = e.resendMember(dst, jsonuri.Format(name), value)
-		}
-		return dst
+	case document[0] == '{' && from[0] == '{' && !lacks:
+		dst = e.changeMembers(dst, "", document)
+	case string(from) == "{}": // nothing yet
+		dst = e.change(dst, "", nil, document)
+	default:
+		dst = e.change(dst, "", from, document)
 	}
-	if e.whole() == nil {
-		dst = e.becomeWhole(e.open(dst, ""))
+	for uri, value := range rawjson.Members(reserved) {
+		dst = e.changeMembers(dst, uri, value)
 	}
-	return e.replace(dst, e.whole(), document)
+	return dst
 }
 
-// resendMember appends a member of the document as it is now.
-func (e *Encoder) resendMember(dst []byte, uri string, value []byte) []byte {
-	kind := kindData
-	if value[0] == '"' {
-		kind = kindText
+// changeMembers appends the changes to the members of the value at a uri.
+func (e *Encoder) changeMembers(dst []byte, uri string, value []byte) []byte {
+	for name, member := range rawjson.Children(value) {
+		at := jsonuri.Join(uri, jsonuri.Format(name))
+		from, _ := e.doc.Get(at)
+		dst = e.change(dst, at, from, member)
 	}
-	known := e.values[uri] != nil
-	p := e.value(uri, kind)
-	if rest, ok := p.rest(value); ok && p.kind == kindText {
-		if !known || len(rest) > 0 {
-			dst = e.appendPiece(e.open(dst, ""), p, rest)
-		}
-		return dst
-	}
-	dst = e.open(dst, "")
-	return e.replace(e.becomeData(dst, p), p, value)
+	return dst
 }
 
-// replace appends a value that replaces what the client has, also for clients that fold deltas.
-func (e *Encoder) replace(dst []byte, p *part, value []byte) []byte {
-	set := tube.Event{Kind: tube.Set, URI: []byte(p.uri), Value: value}
-	if value[0] == '"' {
-		set.Kind, set.Value = tube.Append, value[1:len(value)-1]
+// change appends the change of a value; from is nil if there is none yet.
+func (e *Encoder) change(dst []byte, uri string, from, value []byte) []byte {
+	set := tube.Event{Kind: tube.Set, URI: []byte(uri), Value: value}
+	switch isText := value[0] == '"'; {
+	case bytes.Equal(from, value):
+		return dst
+	case isText && from != nil && bytes.HasPrefix(value, from[:len(from)-1]) && from[0] == '"':
+		set.Kind, set.Value = tube.Append, value[len(from)-1:len(value)-1]
+	case from != nil && (isText || !jsonuri.Reserved(uri)):
+		dst = e.apply(dst, tube.Event{Kind: tube.Set, URI: set.URI, Value: []byte("null")})
 	}
-	dst = appendDelta(dst, tube.Event{Kind: tube.Set, URI: []byte(p.uri), Value: []byte("null")})
-	return e.appendData(appendDelta(dst, set), p)
+	return e.apply(dst, set)
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"hash/crc32"
 	"slices"
 	"strconv"
 
@@ -49,7 +48,7 @@ type Encoder struct {
 	count    int  // of text and reasoning parts, for their ids
 
 	doc      jsonuri.Document
-	snapshot bool // the events are parts of a snapshot, which takes effect as a whole
+	snapshot *jsonuri.Document // that is being read, and takes effect as a whole; nil is none
 
 	values map[string]*part // the document's root, or its members, by uri
 	order  []*part          // of values, as they came
@@ -85,8 +84,7 @@ type part struct {
 	kind string
 	uri  string // of the value; of reasoning, the root of the bot
 	id   string // of the open text or reasoning part; "" is none
-	sent int    // bytes of the text, or of the data that was sent last
-	sum  uint32 // checksum of the text that was sent
+	sent int    // bytes of the data that was sent last
 	grew int    // bytes of data since then, about
 }
 
@@ -105,10 +103,12 @@ func (e *Encoder) Append(dst []byte, ev tube.Event) []byte {
 		e.metadata = ev.Value
 	}
 	dst = e.start(dst)
-	switch ev.Kind {
-	case tube.Named:
+	switch {
+	case ev.Kind == tube.Named:
 		return e.appendNamed(dst, ev)
-	case tube.Done:
+	case ev.Part || e.snapshot != nil:
+		return e.appendSnapshot(dst, ev)
+	case ev.Kind == tube.Done:
 		return e.complete(dst, ev)
 	}
 	return e.apply(dst, ev)
@@ -176,6 +176,12 @@ func (e *Encoder) apply(dst []byte, ev tube.Event) []byte {
 		ev.Kind, ev.Value = tube.Append, ev.Value[1:len(ev.Value)-1]
 	}
 	e.last = nil
+	isObject := ev.Kind == tube.Set && len(ev.URI) == 0 && ev.Value[0] == '{' && string(ev.Value) != "{}"
+	if isObject && e.values[""] == nil { // its members are parts
+		to := new(jsonuri.Document)
+		_ = to.Set(nil, ev.Value)
+		return e.appendChanges(dst, to)
+	}
 	var err error
 	if ev.Kind == tube.Append {
 		err = e.doc.Append(ev.URI, ev.Value)
@@ -184,11 +190,6 @@ func (e *Encoder) apply(dst []byte, ev tube.Event) []byte {
 	}
 	prefix, name, rest, isReserved := reserved(ev.URI)
 	switch {
-	case ev.Part:
-		e.snapshot = true
-		return dst
-	case e.snapshot:
-		return e.catchUp(dst)
 	case err != nil: // no document has this
 		return dst
 	case isReserved:
@@ -216,8 +217,6 @@ func (e *Encoder) continuePart(dst []byte, p *part, ev tube.Event) []byte {
 
 // appendPiece appends a piece of a text or of reasoning, and begins a part for it if none is open.
 func (e *Encoder) appendPiece(dst []byte, p *part, content []byte) []byte {
-	p.sent += len(content)
-	p.sum = crc32.Update(p.sum, crc32.IEEETable, content)
 	if p.id == "" && p.kind == kindText && p.uri == "" && len(content) > 0 {
 		// Parts are paragraphs by themselves: what keeps the texts of two steps apart is not of them.
 		for bytes.HasPrefix(content, []byte(`\n`)) {
@@ -249,15 +248,6 @@ func (e *Encoder) appendPiece(dst []byte, p *part, content []byte) []byte {
 	dst = append(dst, `","delta":"`...)
 	dst = append(dst, content...)
 	return append(dst, "\"}\n\n"...)
-}
-
-// rest returns what a text has more than the client; ok is false if the client has another beginning.
-func (p *part) rest(value []byte) (rest []byte, ok bool) {
-	if value[0] != '"' || len(value)-2 < p.sent {
-		return nil, false
-	}
-	content := value[1 : len(value)-1]
-	return content[p.sent:], crc32.ChecksumIEEE(content[:p.sent]) == p.sum
 }
 
 // close ends the open part of a text or of reasoning.

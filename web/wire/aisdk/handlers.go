@@ -9,6 +9,7 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
+	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/wire"
@@ -36,15 +37,11 @@ const another = "The user wants another answer to this message, in place of the 
 // PostChat starts the answer to a chat's message, or continues one whose questions the message answers.
 func (h Handlers) PostChat(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	var query query
-	body, q, p := h.ReadStart(w, r, &query)
+	req, q, p := wire.ReadStart(h.Server, w, r, &query, Read)
 	if p != nil {
 		return p
 	}
 	version, cancel := query.version(), query.Cancels()
-	req, p := wire.Decode(body, Read)
-	if p != nil {
-		return p
-	}
 	if req.Answers != nil {
 		return h.resume(w, r, req, version, cancel)
 	}
@@ -108,14 +105,12 @@ func (q query) version() int { return int(cmp.Or(q.V, "5")[0] - '0') }
 // PostObject runs a workflow for useObject, which sends the input and reads the document's text.
 func (h Handlers) PostObject(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	var query query
-	body, q, p := h.ReadStart(w, r, &query)
-	if p == nil {
-		p = wire.CheckBody(body)
-	}
+	asInput := func(body []byte) (json.RawMessage, []run.Field) { return bytes.TrimSpace(body), nil }
+	input, q, p := wire.ReadStart(h.Server, w, r, &query, asInput)
 	if p != nil {
 		return p
 	}
-	q.Input = bytes.TrimSpace(body)
+	q.Input = input
 	q.Done = true // so that what is complete need not wait to be written
 	of, _, p := h.Start(w, r, q)
 	if p != nil { // the body is the input
@@ -124,21 +119,12 @@ func (h Handlers) PostObject(w http.ResponseWriter, r *http.Request) *wire.Probl
 	e := NewObject(h.Roots(q.Subject))
 	v := &wire.View{Format: frame.JSONL, Media: "text/plain; charset=utf-8", CancelOnDisconnect: query.Cancels(), Kind: wire.StreamUI}
 	v.Begin = func() (frame.Encoder, *tube.Reader) { return e, of.Events() }
-	first, begun := NewObject(h.Roots(q.Subject)), false
-	h.AwaitEvent(r, of, v, 0, func(e tube.Event) bool {
-		begun = len(first.Append(nil, e)) > 0
-		return begun || first.Over() || e.Terminal()
-	})
+	h.AwaitEvent(r, of, v, 0, func(e tube.Event) bool { return e.Kind <= tube.Set && !jsonuri.Reserved(e.URI) || e.Terminal() })
 	wire.SetRun(w.Header(), of.ID)
-	if of.Ended() && !begun {
-		<-of.Done() // a moment later
-		o, _, _ := of.Result()
-		if p := wire.OfEnd(o); p != nil { // a stream of nothing that breaks off would say less
-			p.Run = of.ID
-			return p
-		}
+	if p := wire.OfNothing(of, false); p != nil { // a stream of nothing that breaks off would say less
+		return p
 	}
-	h.Stream(w, r, of, nil, v)
+	h.Stream(w, r, of, v)
 	if !e.Complete() {
 		panic(http.ErrAbortHandler) // a clean end would read as the end of the document
 	}
@@ -267,7 +253,7 @@ func (h Handlers) follow(w http.ResponseWriter, r *http.Request, run *run.Run, b
 	if r.ProtoMajor == 1 {
 		w.Header().Set("Connection", "keep-alive")
 	}
-	h.Stream(w, r, run, nil, &wire.View{Format: frame.SSE, Begin: begin, Kind: wire.StreamUI, CancelOnDisconnect: cancel})
+	h.Stream(w, r, run, &wire.View{Format: frame.SSE, Begin: begin, Kind: wire.StreamUI, CancelOnDisconnect: cancel})
 	if run.Ended() {
 		run.Heard.Store(true)
 	}

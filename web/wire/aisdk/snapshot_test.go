@@ -212,3 +212,29 @@ func TestAValueThatIsDoneIsToldAtOnce(t *testing.T) {
 		t.Errorf("%s", diff)
 	}
 }
+
+func TestASourceThatASnapshotBringsIsSent(t *testing.T) {
+	tb := newTube(2 << 10)
+	r, e := tb.NewReader(0), aisdk.New(aisdk.Options{Run: runID})
+	var out []byte
+	send := func(events ...tube.Event) {
+		for _, ev := range events {
+			if _, err := tb.Send(ev); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for ev := range r.Waiting() {
+			out = e.Append(out, ev)
+		}
+	}
+	send(text("", "So: "))
+	missed := []tube.Event{set("$citations/0", `{"url":"https://example.com/a","title":"A"}`)}
+	for range 400 { // more than the log holds
+		missed = append(missed, text("", "and more of it "))
+	}
+	send(missed...)
+	want := `data: {"type":"source-url","sourceId":"$citations/0","url":"https://example.com/a","title":"A"}`
+	if n := strings.Count(string(out), want); n != 1 || len(out) > 20_000 {
+		t.Errorf("%d sources in %d bytes", n, len(out))
+	}
+}

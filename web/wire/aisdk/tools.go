@@ -33,13 +33,8 @@ type calls struct {
 func (e *Encoder) appendReserved(dst []byte, ev tube.Event, prefix, name, rest string) []byte {
 	switch name {
 	case "$reasoning_context":
-		p := e.reasoningOf(prefix)
-		switch {
-		case rest != "": // nothing of ours
-		case ev.Kind == tube.Append:
-			return e.continuePart(e.open(dst, prefix), p, ev)
-		default: // it was taken back: what was shown stays
-			p.sent, p.sum = 0, 0
+		if rest == "" && ev.Kind == tube.Append { // what is taken back stays
+			return e.continuePart(e.open(dst, prefix), e.reasoningOf(prefix), ev)
 		}
 	case "$tools":
 		return e.appendCall(dst, prefix, string(first([]byte(rest))))

@@ -43,26 +43,17 @@ type Options struct {
 // Copy writes what r has, then follows it until its end: everything that waits in one write, a flush when it has caught up.
 // It returns nil after the terminal event or when the encoder is over, ctx's cause, or the error of a write.
 func Copy(ctx context.Context, out Output, run string, r *tube.Reader, o Options) error {
-	s := &stream{ctx: ctx, out: out, run: run, r: r, every: o.KeepAlive, wrote: o.Wrote}
+	s := &stream{ctx: ctx, out: out, r: r, encoder: o.Encoder, every: o.KeepAlive, comment: comment, wrote: o.Wrote}
+	encoder := plain{AppendSSE, run}
 	switch o.Format {
 	case SSE:
-		s.frame, s.comment = AppendSSE, comment
 	case JSONL:
-		s.frame, s.comment = AppendJSONL, comment[1:]
+		encoder.append, s.comment = AppendJSONL, comment[1:]
 	default:
 		return fmt.Errorf("frame: unknown framing of events %q", o.Format)
 	}
-	if e := o.Encoder; e != nil {
-		s.frame = func(dst []byte, _ string, event tube.Event) []byte {
-			if e.Over() {
-				return dst
-			}
-			return e.Append(dst, event)
-		}
-		s.over = e.Over
-		if o, ok := e.(Opener); ok {
-			s.opening = o.Open(nil)
-		}
+	if s.encoder == nil {
+		s.encoder = encoder
 	}
 	defer r.Leave()
 	defer context.AfterFunc(ctx, r.Wake)()
@@ -73,21 +64,26 @@ func Copy(ctx context.Context, out Output, run string, r *tube.Reader, o Options
 	return s.follow()
 }
 
+// plain is a framing as an encoder.
+type plain struct {
+	append func(dst []byte, run string, e tube.Event) []byte
+	run    string
+}
+
+func (p plain) Append(dst []byte, e tube.Event) []byte { return p.append(dst, p.run, e) }
+func (plain) Over() bool                               { return false }
+
 // comment is what an idle stream gets: a whole line in both framings.
 var comment = []byte(":\n")
 
 // stream is not on the stack, nor is what Copy does in the beginning: thousands of streams wait at the same time, and a
 // goroutine's stack is halved only when less than a quarter of it is used.
 type stream struct {
-	ctx   context.Context
-	out   Output
-	run   string
-	r     *tube.Reader
-	frame func([]byte, string, tube.Event) []byte
-	over  func() bool // nil: never before the run
-	wrote func(events, bytes int)
-
-	opening []byte // written before anything else
+	ctx     context.Context
+	out     Output
+	r       *tube.Reader
+	encoder Encoder
+	wrote   func(events, bytes int)
 
 	every   time.Duration // of silence, until there is a comment
 	comment []byte
@@ -104,17 +100,16 @@ func (s *stream) fire() {
 // follow writes until the end.
 func (s *stream) follow() error {
 	s.last = time.Now()
-	if len(s.opening) > 0 {
-		if err := s.writeNow(s.opening); err != nil || s.over() {
+	if o, ok := s.encoder.(Opener); ok {
+		if err := s.writeNow(o.Open(nil)); err != nil {
 			return err
 		}
-		s.opening = nil
 	}
 	for {
 		if err := s.write(); err != nil {
 			return err
 		}
-		if s.r.Ended() || s.over != nil && s.over() {
+		if s.r.Ended() || s.encoder.Over() {
 			return nil
 		}
 		// All that ends a wait comes through the reader's own channel: a select over those of a context and a timer, too, is
@@ -174,7 +169,10 @@ func (s *stream) drain() (wrote bool, err error) {
 	b := (*p)[:0]
 	events := 0
 	for e := range s.r.Waiting() {
-		b = s.frame(b, s.run, e)
+		if s.encoder.Over() {
+			break
+		}
+		b = s.encoder.Append(b, e)
 		events++
 		if len(b) < maxWrite {
 			continue

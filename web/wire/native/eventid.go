@@ -23,22 +23,14 @@ type eventID struct {
 
 func (id eventID) String() string { return id.run + ":" + strconv.FormatUint(id.n, 10) }
 
-// parseEventID reads an id. The error says what is wrong with it.
+// parseEventID reads an id.
 func parseEventID(text string) (eventID, error) {
-	if len(text) > run.MaxID+1+16 {
-		return eventID{}, fmt.Errorf("an event id of %d characters is too long", len(text))
+	if i := strings.LastIndexAny(text, ":."); i >= 0 && run.ValidID(text[:i]) {
+		id := eventID{run: text[:i]}
+		var err error
+		if id.n, err = strconv.ParseUint(text[i+1:], 10, 64); err == nil && id.n <= lastNumber && strconv.FormatUint(id.n, 10) == text[i+1:] {
+			return id, nil
+		}
 	}
-	i := strings.LastIndexAny(text, ":.")
-	if i < 0 {
-		return eventID{}, fmt.Errorf("%q is not an event id; expected <run>:<number>", text)
-	}
-	of, number := text[:i], text[i+1:]
-	if !run.ValidID(of) {
-		return eventID{}, fmt.Errorf("%q is not an event id; expected a run's id in place of %q", text, of)
-	}
-	n, err := strconv.ParseUint(number, 10, 64)
-	if err != nil || number[0] == '+' || len(number) > 1 && number[0] == '0' || n > lastNumber {
-		return eventID{}, fmt.Errorf("%q is not an event id; expected a whole number in place of %q", text, number)
-	}
-	return eventID{of, n}, nil
+	return eventID{}, fmt.Errorf("%q is not an event id; expected <run>:<number>", text)
 }

@@ -38,6 +38,13 @@ type view struct {
 	fromQuery bool     // the id is in the query: a page that was reloaded, not a connection that broke
 }
 
+// shown says how a client wants to see a run, in a body or a query.
+type shown struct {
+	Include []string `field:"include" words:"reserved" items:"8"`
+	Format  string   `field:"format" words:"sse jsonl json"`
+	request.Disconnect
+}
+
 // members are what the body of a POST and the query of a GET have in common.
 type members struct {
 	Agent   string          `field:"agent" max:"256"`
@@ -49,9 +56,7 @@ type members struct {
 	Done    bool            `field:"done"`
 	HTML    bool            `field:"html"`
 	Strict  bool            `field:"strict"`
-	Include []string        `field:"include" words:"reserved" items:"8"`
-	Format  string          `field:"format" words:"sse jsonl json"`
-	request.Disconnect
+	shown
 }
 
 // body is the body of POST /v1/runs.
@@ -63,18 +68,10 @@ type body struct {
 	Files    json.RawMessage `field:"files"`
 }
 
-// viewQuery is the query of requests that follow a run.
-type viewQuery struct {
-	Include   []string `field:"include" words:"reserved"`
-	Format    string   `field:"format" words:"sse jsonl json"`
-	KeepAlive bool     `field:"keepalive"`
-	Snapshot  bool     `field:"snapshot"`
-	request.Disconnect
-	resumeQuery
-}
-
-// resumeQuery are the parameters by which a page resumes a run. Libraries in place of EventSource have either name.
-type resumeQuery struct {
+// followQuery are the parameters of all queries that follow a run. Libraries in place of EventSource have either name of the id.
+type followQuery struct {
+	KeepAlive   bool   `field:"keepalive"`
+	Snapshot    bool   `field:"snapshot"`
 	LastEventID string `field:"last_event_id"`
 	SameID      string `field:"lastEventId"`
 }
@@ -82,9 +79,7 @@ type resumeQuery struct {
 // startQuery is the query of GET /v1/runs.
 type startQuery struct {
 	members
-	resumeQuery
-	KeepAlive  bool              `field:"keepalive"`
-	Snapshot   bool              `field:"snapshot"`
+	followQuery
 	Workflow   string            `field:"workflow" max:"256"`
 	Model      string            `field:"model" max:"256"` // names with commas between them
 	Key        string            `field:"key" max:"255" chars:"visible"`
@@ -101,12 +96,14 @@ func (h Handlers) readPost(w http.ResponseWriter, r *http.Request) (*start, *wir
 	}
 	d := new(request.Decoder)
 	var query struct {
-		viewQuery
+		shown
+		followQuery
 		Done bool `field:"done"`
 		HTML bool `field:"html"`
 	}
 	d.Query(r, &query)
-	st.readView(d, &query.viewQuery)
+	st.readShown(&query.shown)
+	st.readFollow(d, &query.followQuery)
 	st.headers(d, r)
 	// A client that resumes need not repeat its request.
 	if st.resume == nil || len(bytes.TrimSpace(text)) > 0 {
@@ -125,9 +122,8 @@ func readGet(r *http.Request) (*start, *wire.Problem) {
 	var query startQuery
 	d.Query(r, &query)
 	st.members(d, &query.members)
-	st.readResume(d, query.resumeQuery)
-	st.KeepAlive, st.snapshot, st.properties = query.KeepAlive, query.Snapshot, query.Properties
-	st.Workflow, st.Model, st.Key = query.Workflow, request.Chain(query.Model), query.Key
+	st.readFollow(d, &query.followQuery)
+	st.Workflow, st.Model, st.Key, st.properties = query.Workflow, request.Chain(query.Model), query.Key, query.Properties
 	if query.Input != nil {
 		st.Input = inputText(*query.Input)
 	}
@@ -140,7 +136,7 @@ func readGet(r *http.Request) (*start, *wire.Problem) {
 
 // finish checks how the members go together.
 func (st *start) finish(d *request.Decoder) *wire.Problem {
-	if p := wire.Faults(d); p != nil {
+	if p := wire.Faults(d.Faults); p != nil {
 		return p
 	}
 	if st.async && st.CancelOnDisconnect {
@@ -186,30 +182,33 @@ func (st *start) members(d *request.Decoder, m *members) {
 	if m.Filter != nil {
 		d.Filter(q, "/filter", m.Filter)
 	}
-	st.reserved = st.reserved || len(m.Include) > 0
-	st.CancelOnDisconnect = st.CancelOnDisconnect || m.Cancels()
-	st.Format = cmp.Or(st.Format, frame.Format(m.Format)) // a POST's query wins, because it is nearer to the connection
+	st.readShown(&m.shown)
 }
 
-// readView takes over the parameters of a query that follows a run.
-func (v *view) readView(d *request.Decoder, q *viewQuery) {
-	v.Format, v.KeepAlive, v.CancelOnDisconnect = frame.Format(q.Format), q.KeepAlive, q.Cancels()
-	v.reserved, v.snapshot = len(q.Include) > 0, q.Snapshot
-	v.readResume(d, q.resumeQuery)
+// readShown takes over how a client wants to see a run. The query of a POST is read before its body and wins, because it is nearer to the
+// connection.
+func (v *view) readShown(q *shown) {
+	v.reserved = v.reserved || len(q.Include) > 0
+	v.CancelOnDisconnect = v.CancelOnDisconnect || q.Cancels()
+	v.Format = cmp.Or(v.Format, frame.Format(q.Format))
 }
 
-// readResume reads the id of the event that a page has seen last.
-func (v *view) readResume(d *request.Decoder, q resumeQuery) {
-	text := cmp.Or(q.LastEventID, q.SameID)
+// readFollow takes over the parameters of a query that follows a run.
+func (v *view) readFollow(d *request.Decoder, q *followQuery) {
+	v.KeepAlive, v.snapshot = q.KeepAlive, q.Snapshot
+	v.resumeAfter(d, cmp.Or(q.LastEventID, q.SameID), true)
+}
+
+// resumeAfter reads the id of the event that a client has seen last; "" is none.
+func (v *view) resumeAfter(d *request.Decoder, text string, fromQuery bool) {
 	if text == "" {
 		return
 	}
 	id, err := parseEventID(text)
+	v.resume, v.fromQuery = &id, fromQuery
 	if err != nil {
-		d.Faults = append(d.Faults, request.Clip(run.Field{Parameter: "last_event_id", Detail: err.Error()}))
-		return
+		d.Faults = append(d.Faults, request.Clip(lastEvent(v, err.Error())))
 	}
-	v.resume, v.fromQuery = &id, true
 }
 
 // inputText makes JSON of the input of a query: an object or a quoted string is JSON text, anything else is a string.
@@ -280,16 +279,7 @@ func (st *start) headers(d *request.Decoder, r *http.Request) {
 // lastEventID reads the header by which a client resumes. It is newer than an id in the query, which a browser repeats each
 // time it reconnects.
 func (v *view) lastEventID(d *request.Decoder, r *http.Request) {
-	text := r.Header.Get("Last-Event-ID")
-	if text == "" {
-		return
-	}
-	id, err := parseEventID(text)
-	if err != nil {
-		d.Faults = append(d.Faults, request.Clip(run.Field{Header: "Last-Event-ID", Detail: err.Error()}))
-		return
-	}
-	v.resume, v.fromQuery = &id, false
+	v.resumeAfter(d, r.Header.Get("Last-Event-ID"), false)
 }
 
 // maxWait bounds what a client may prefer to wait: no run takes longer.

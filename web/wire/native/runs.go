@@ -31,13 +31,15 @@ func (h Handlers) GetRun(w http.ResponseWriter, r *http.Request) *wire.Problem {
 func (h Handlers) GetEvents(w http.ResponseWriter, r *http.Request) *wire.Problem {
 	d, v := new(request.Decoder), new(view)
 	var query struct {
-		viewQuery
+		shown
+		followQuery
 		After *int64 `field:"after" min:"0"` // the number of the event that the client has seen last
 	}
 	d.Query(r, &query)
-	v.readView(d, &query.viewQuery)
+	v.readShown(&query.shown)
+	v.readFollow(d, &query.followQuery)
 	v.lastEventID(d, r)
-	p := wire.Faults(d)
+	p := wire.Faults(d.Faults)
 	if p != nil {
 		return p
 	}

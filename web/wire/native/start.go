@@ -106,11 +106,13 @@ func (h Handlers) answer(w http.ResponseWriter, r *http.Request, run *run.Run, v
 		w.Header().Set("Preference-Applied", "respond-async")
 		h.Send(w, r, http.StatusAccepted, "application/json", Document(run, v.reserved)...)
 	case v.Format != frame.JSON:
-		reader := run.ReadNow(from)
-		if v.snapshot {
-			reader = run.Snapshot()
+		v.Begin = func() (frame.Encoder, *tube.Reader) {
+			if v.snapshot {
+				return nil, run.Snapshot()
+			}
+			return nil, run.ReadNow(from)
 		}
-		h.Stream(w, r, run, reader, &v.View)
+		h.Stream(w, r, run, &v.View)
 	default:
 		return h.aggregate(w, r, run, v)
 	}

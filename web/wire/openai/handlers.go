@@ -20,16 +20,8 @@ type Handlers struct{ *wire.Server }
 
 // PostCompletion answers a chat completion: an agent, a workflow or a model takes the place of OpenAI's model.
 func (h Handlers) PostCompletion(w http.ResponseWriter, r *http.Request) *wire.Problem {
-	body, p := h.ReadJSON(w, r)
+	c, q, p := wire.ReadStart(h.Server, w, r, nil, Read)
 	if p != nil {
-		return p
-	}
-	c, p := wire.Decode(body, Read)
-	if p != nil {
-		return p
-	}
-	q := new(run.Request)
-	if p := wire.Key(r, q); p != nil {
 		return p
 	}
 	if p := h.fill(q, wire.Who(r), c); p != nil {
@@ -56,10 +48,10 @@ func (h Handlers) PostCompletion(w http.ResponseWriter, r *http.Request) *wire.P
 	}
 	// After KeepAlive, the client needs a sign that the connection lives.
 	h.AwaitEvent(r, of, v, h.KeepAlive, func(e tube.Event) bool { return e.Kind <= tube.Set || e.Terminal() })
-	if p := refusalOf(of); p != nil {
+	if p := wire.OfNothing(of, true); p != nil {
 		return p
 	}
-	h.Stream(w, r, of, nil, v)
+	h.Stream(w, r, of, v)
 	return nil
 }
 
@@ -180,35 +172,6 @@ func endOf(o run.Result) End {
 	return end
 }
 
-// problemOfRun is the problem of a run that has no complete answer, for a client of the run; nil for all others. Half an answer is a problem,
-// because these clients have no way to show that. With a key, the same request finds the same run, so a retry would change nothing.
-func problemOfRun(r *run.Run, o run.Result) *wire.Problem {
-	p := wire.OfEnd(o)
-	if p == nil {
-		return nil
-	}
-	p.Run = r.ID
-	if o.Status == run.StatusInterrupted && r.Keyed {
-		p.Retry = 0
-		p.Header = http.Header{"X-Should-Retry": {"false"}}
-		p.Detail += "; retry with another Idempotency-Key"
-	}
-	return p
-}
-
-// refusalOf is the problem of a run that ended without having made anything; nil for all others.
-func refusalOf(of *run.Run) *wire.Problem {
-	if !of.Ended() {
-		return nil
-	}
-	<-of.Done() // a moment later
-	o, document, beside := of.Result()
-	if !wire.IsEmpty(document) || !wire.IsEmpty(beside) {
-		return nil
-	}
-	return problemOfRun(of, o)
-}
-
 // silence is how long an answer that is not streamed may take before empty lines keep its connection open. From then on the status is
 // 200, and a failure can only break the connection off; so the lines begin as late as the timeouts of proxies allow.
 const silence = 30 * time.Second
@@ -248,7 +211,7 @@ func (h Handlers) complete(w http.ResponseWriter, r *http.Request, run *run.Run,
 		h.Log.DebugContext(run.Context(), "connection broken off, because the run failed after the status was sent", "run", run.ID, "code", end.Err.Code)
 		panic(http.ErrAbortHandler)
 	case end.Err != nil:
-		return problemOfRun(run, o)
+		return wire.OfRun(run, o)
 	}
 	if wire.IsEmpty(document) && run.Of.Agent != "" {
 		document = []byte(`""`)

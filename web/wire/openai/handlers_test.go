@@ -57,7 +57,7 @@ func TestAStreamWaitsForTheBotsThatAWorkflowNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := Handlers{Server: wire.New(wire.Options{Workflows: workflows})}
+	h := Handlers{Server: wire.New(wire.Options{Options: run.Options{Workflows: workflows}})}
 	want := Shape{Roots: []string{"article", "article/sections/*/body", "parts/*"}}
 	if d := cmp.Diff(want, h.shapeOf(&run.Request{Subject: run.Subject{Workflow: "a"}})); d != "" {
 		t.Error(d)

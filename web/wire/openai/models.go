@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"net/http"
 	"strings"
 
@@ -22,7 +23,7 @@ type Model struct {
 // models are the models that can be used: those that are configured, the default, and what the workflows name at this moment; and
 // behind them the agents and workflows, which take a model's place for OpenAI's clients. It has what the caller may use.
 func (h Handlers) models(p access.Principal) (list []Model) {
-	first := adapter.Links(h.Model)[0]
+	first := adapter.Links(cmp.Or(h.Bot.Model, h.Models.Default))[0]
 	add := func(name, owner string, first bool) {
 		// Nothing says when a model was made, but these clients need a number.
 		list = append(list, Model{name, "model", h.Began.Unix(), owner, first})

@@ -43,7 +43,9 @@ func check(text []byte) *run.Field {
 		}
 		return &run.Field{Detail: fmt.Sprintf("invalid JSON at %s: %s", position(text, at), se.Error())}
 	}
-	return checkRepeated(text)
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	return checkValue(dec, nil)
 }
 
 // position says where an offset is, as people count: lines and columns from 1, columns in characters.
@@ -61,15 +63,8 @@ const (
 	maxNumber  = 512
 )
 
-// checkRepeated finds a member that an object has twice. Which of the two counts differs from reader to reader, so it is
-// refused. So is what exceeds the bounds. text is known to be JSON.
-func checkRepeated(text []byte) *run.Field {
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.UseNumber()
-	return checkValue(dec, nil)
-}
-
-// checkValue checks the next value, to which a path of names and indexes leads.
+// checkValue checks the next value, to which a path of names and indexes leads. It refuses a member that an object has twice, because
+// which of the two counts differs from reader to reader, and what exceeds the bounds. The text is known to be JSON.
 func checkValue(dec *json.Decoder, path []string) *run.Field {
 	token, err := dec.Token()
 	if err != nil {

@@ -202,12 +202,12 @@ func (k *Kernel) HasCommand(name, account, text string) bool {
 	return p.Commands == nil || p.Commands(text, true)
 }
 
-// PolicyAt returns the policy of a place, and who a sender is to its gates.
-func (k *Kernel) PolicyAt(ctx context.Context, q channel.PolicyQuery, from channel.SenderFacts) (policy channel.Policy, who channel.Identity) {
+// PolicyOf returns the policy of the place that a message came from, and notes whether its sender was paired if that decides.
+func (k *Kernel) PolicyOf(ctx context.Context, f *channel.Facts) channel.Policy {
 	k.init()
-	policy, who = k.Settings.Policy(q), from.Identity()
-	if q.Kind == channel.Direct && policy.DM == channel.PolicyPairing {
-		who.Paired, _, _ = k.Pairing.State(ctx, q.Channel, q.Account, from.ID) // the gate says that it is unknown
+	policy := k.Settings.Policy(f.PolicyQuery())
+	if f.Conversation.Kind == channel.Direct && policy.DM == channel.PolicyPairing {
+		f.Sender.Paired, _, _ = k.Pairing.State(ctx, f.Channel, f.Account, f.Sender.ID) // the gate says that it is unknown
 	}
-	return policy, who
+	return policy
 }

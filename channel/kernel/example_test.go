@@ -176,12 +176,12 @@ func ExampleKernel_RunPrepared() {
 				return channel.DispatchResult{}, nil
 			}
 			fmt.Println("a card with", t.Context.BodyForAgent)
-			return channel.DispatchResult{Final: 1}, nil
+			return channel.DispatchResult{Sent: true}, nil
 		},
 	})
-	fmt.Println(r.Outcome, r.Dispatch.Final, err)
+	fmt.Println(r.Outcome, r.Dispatch.Sent, err)
 	// Output:
 	// a card with hello
 	// finalized: visible
-	// visible 1 <nil>
+	// visible true <nil>
 }

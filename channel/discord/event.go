@@ -281,7 +281,7 @@ func (c *Channel) addEvent(ev *platform.Event, e *event) {
 		}
 	}
 	ev.Messages = append(ev.Messages, one)
-	ev.Complete = func(_ context.Context, f *channel.Facts, policy channel.Policy, _ channel.Identity) (channel.MentionFacts, []platform.Attachment) {
+	ev.Complete = func(_ context.Context, f *channel.Facts, policy channel.Policy) (channel.MentionFacts, []platform.Attachment) {
 		return channel.MentionFacts{}, c.addContext(f, e, policy)
 	}
 	ev.ShowPress = func(ctx context.Context, s channel.Pressed) { c.reply(ctx, e, s.Text()) }
@@ -292,7 +292,7 @@ func (c *Channel) addEvent(ev *platform.Event, e *event) {
 func (c *Channel) addContext(f *channel.Facts, e *event, policy channel.Policy) (quoted []platform.Attachment) {
 	if to := e.Message.ReferencedMessage; to != nil && e.Kind == channel.EventMessage {
 		by := c.sender(to)
-		allowed := policy.Sees(e.Place.Kind, by.Identity())
+		allowed := policy.Sees(e.Place.Kind, by)
 		f.Supplemental.Quote = &channel.Quote{ID: to.ID, Body: textOf(to), Sender: by.Label(), IsSelf: by.IsSelf, SenderAllowed: allowed}
 		quoted = files(to)
 	}

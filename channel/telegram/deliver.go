@@ -68,8 +68,7 @@ func (c *Channel) target(ctx context.Context, b *channel.Block, reply bool) para
 }
 
 func number(o channel.Opt) int {
-	text, _ := o.Get()
-	n, _ := strconv.Atoi(text) // the channel has written it
+	n, _ := strconv.Atoi(o.Value) // the channel has written it
 	return n
 }
 

@@ -139,7 +139,7 @@ func (a *answer) readDelta(d *delta) (member string) {
 			reasoning, member = value, reasoningMembers[i]
 		}
 	}
-	details := append(a.details.add(d.Details), a.blocks.add(d.Blocks)...)
+	details := append(a.add(&a.details, d.Details), a.add(&a.blocks, d.Blocks)...)
 	if reasoning == nil {
 		reasoning = details
 	}
@@ -173,9 +173,8 @@ func (a *answer) readContent(content json.RawMessage) (text, reasoning wire.Esca
 			continue
 		case "text", "output_text", "refusal", "":
 		default:
-			if len(a.unknown) < maxElements {
-				a.unknown = append(a.unknown, raw)
-			}
+			a.Hold(len(raw) + wire.ItemSize)
+			a.unknown = append(a.unknown, raw)
 		}
 		text = append(append(text, p.Text...), p.Refusal...)
 		a.Refused = a.Refused || p.Refusal != nil

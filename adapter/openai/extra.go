@@ -72,7 +72,6 @@ func continues(last, e wire.Object) bool {
 
 // yieldExtra passes on what the provider wants to have back with the answer.
 func (a *answer) yieldExtra() {
-	a.extra.Details, a.extra.Blocks = a.details, a.blocks
 	if !a.extra.plain() {
 		a.Beside(adapter.PartReasoning, 0, rawjson.MustMarshal(a.extra))
 	}

@@ -441,7 +441,7 @@ func (r *run) lastSystem() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		return decode[struct{ Content string }](e.Payload).Content, nil
+		return decode[string](tape.PayloadOf(e).Content), nil
 	}
 	return "", nil
 }
@@ -468,11 +468,7 @@ func Aborted(ctx context.Context, t *tape.Tape) ([]tape.Entry, error) {
 
 // eventOf reads an event.
 func eventOf(e tape.Entry) (name string, data json.RawMessage) {
-	var p struct {
-		Name string          `json:"name"`
-		Data json.RawMessage `json:"data"`
-	}
-	_ = json.Unmarshal(e.Payload, &p) // one without a name means nothing here
+	p := tape.PayloadOf(e) // one without a name means nothing here
 	return p.Name, p.Data
 }
 

@@ -395,7 +395,7 @@ func (r *run) runTools(tools []*tool.Tool, calls []tool.Call) (err error) {
 func (r *run) runner() *tool.Runner {
 	a := r.agent
 	approval := cmp.Or(a.options.ApprovalTimeout, tool.DefaultApprovalTimeout)
-	if _, isRun := r.turn.Envelope().Extra[turn.ExtraRun]; !isRun { // a question must not hold up a chat for a day
+	if r.turn.Envelope().Run == "" { // a question must not hold up a chat for a day
 		approval = min(approval, tool.DefaultApprovalTimeout)
 	}
 	return &tool.Runner{

@@ -202,13 +202,8 @@ func (s *Server) describe(ctx context.Context, t *tape.Tape) (session, error) {
 }
 
 func anchorOf(e tape.Entry) anchor {
-	a := anchor{ID: e.ID, Name: tape.AnchorOf(e).Name, Date: e.Date}
-	var p struct {
-		State json.RawMessage `json:"state"`
-	}
-	_ = json.Unmarshal(e.Payload, &p) // an anchor without a state has null
-	a.State = p.State
-	return a
+	p := tape.PayloadOf(e) // an anchor without a state has null
+	return anchor{ID: e.ID, Name: p.Name, Date: e.Date, State: p.State}
 }
 
 // tapeOffers are what a tape can be read in.

@@ -19,10 +19,7 @@ func (a *Agent) envelope(t *channel.Turn) *turn.Envelope {
 	e := &turn.Envelope{
 		ID: c.MessageID, SessionID: t.SessionKey, Channel: c.Channel, ChatID: c.ChatID,
 		Sender: turn.Sender{ID: c.SenderID, Name: c.SenderName, Role: c.Role, NoCommands: !c.CommandAuthorized},
-		Extra: map[string]any{
-			turn.ExtraAgent: c.AgentID, turn.ExtraApprover: c.Approver, turn.ExtraRepeated: t.Repeated, turn.ExtraResumed: t.Resumed,
-			turn.ExtraTimezone: zone,
-		},
+		Agent:  c.AgentID, Approver: &c.Approver, Repeated: t.Repeated, Resumed: t.Resumed, Timezone: zone,
 		Context: facts(c, zone),
 	}
 	if c.CommandAuthorized {
@@ -30,7 +27,7 @@ func (a *Agent) envelope(t *channel.Turn) *turn.Envelope {
 		return e
 	}
 	e.Content = content(c, zone)
-	e.Extra[turn.ExtraWords] = c.BodyForAgent
+	e.OwnWords = &c.BodyForAgent
 	var media []channel.MediaFact
 	for _, h := range c.InboundHistory {
 		media = append(media, h.Media...)

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -265,16 +264,12 @@ func oneLine(text string, most int) string {
 
 // summary returns the content of an entry as text: a message, the calls of tools, or else the JSON of the entry.
 func summary(e tape.Entry) string {
-	var p struct {
-		Role    string
-		Content json.RawMessage
-		Calls   []tape.Call
-	}
-	if err := json.Unmarshal(e.Payload, &p); err == nil && e.Kind == tape.KindMessage {
+	p := tape.PayloadOf(e)
+	if e.Kind == tape.KindMessage {
 		return p.Role + ": " + wordsFirst(tape.TextOf(p.Content), tape.MetaOf(e).Title)
 	}
 	var calls []string
-	for _, c := range p.Calls {
+	for _, c := range p.ToolCalls() {
 		calls = append(calls, c.Function.Name+"("+c.Function.Arguments+")")
 	}
 	return cmp.Or(strings.Join(calls, ", "), string(e.Payload))

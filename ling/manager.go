@@ -103,7 +103,7 @@ type Manager struct {
 	reported map[string]bool                        // uris whose conflict was reported
 	handlers map[bot.Bot]func(error) (handled bool) // see OnFailure
 	failures []error                                // of bots and tasks, those that were not handled
-	sum      Result                                 // what is known of it before the end, without the document
+	sum      Summary                                // what is known of it before the end
 	notes    []note                                 // that [Manager.Notes] has not returned yet
 }
 
@@ -112,7 +112,7 @@ type Manager struct {
 func New(ctx context.Context, config bot.Config, o *Options) *Manager {
 	m := &Manager{
 		config: config, turned: make(chan struct{}), sent: make(chan struct{}), writers: map[*bot.ChatBot]struct{}{},
-		open: map[string]*bot.ChatBot{}, reported: map[string]bool{}, sum: newResult(), handlers: map[bot.Bot]func(error) bool{},
+		open: map[string]*bot.ChatBot{}, reported: map[string]bool{}, sum: newSummary(), handlers: map[bot.Bot]func(error) bool{},
 	}
 	if o != nil {
 		m.options = *o
@@ -185,7 +185,7 @@ func (m *Manager) CreateBot(name, root string, edit func(*bot.Config)) (*bot.Cha
 		return nil, err
 	}
 	b := bot.New(bot.Env{
-		Context: m.work(), Tube: m.tube, Models: m.options.Models, Go: m.spawn, Params: m.CustomParams(), Writes: (*conflicts)(m), CacheKey: m.cacheKey(),
+		Context: m.work(), Tube: m.tube, Models: m.options.Models, Go: m.spawn, Params: m.CustomParams(), Writes: m.writes, CacheKey: m.cacheKey(),
 		Report: m.botReport, Written: m.wrote, Alone: m.alone, Keep: m.options.Keep, Log: m.log.With(slog.String("bot", name)),
 	}, name, root, config)
 	if history := m.History(); len(history) > 0 {

@@ -41,29 +41,30 @@ const (
 )
 
 // Statuses are the HTTP statuses of the codes, for answers that have no better one. Many clients retry 408, 409, 429 and 5xx by
-// themselves, so a failure that a retry does not mend has another status; see [OfFailure].
-var Statuses = map[string]int{
-	CodeInvalid:             http.StatusBadRequest,
-	CodeUnauthorized:        http.StatusUnauthorized,
-	CodeForbidden:           http.StatusForbidden,
-	CodeNotFound:            http.StatusNotFound,
-	CodeGone:                http.StatusGone,
-	CodeConflict:            http.StatusConflict,
-	CodeTooLarge:            http.StatusRequestEntityTooLarge,
-	CodeRateLimited:         http.StatusTooManyRequests,
-	adapter.CodeBudget:      http.StatusPaymentRequired,
-	adapter.CodeAuth:        http.StatusFailedDependency,
-	adapter.CodeRateLimited: http.StatusTooManyRequests,
-	adapter.CodeUnavailable: http.StatusBadGateway,
-	adapter.CodeTimeout:     http.StatusGatewayTimeout,
-	adapter.CodeProtocol:    http.StatusBadGateway,
-	bot.CodeLimitReached:    http.StatusUnprocessableEntity,
-	CodeOutput:              http.StatusFailedDependency,
-	CodeRefused:             http.StatusFailedDependency,
-	CodeOverloaded:          http.StatusServiceUnavailable,
-	CodeDraining:            http.StatusServiceUnavailable,
-	CodeInternal:            http.StatusInternalServerError,
-	CodeCrashed:             http.StatusFailedDependency, // no client may retry it by itself
+// themselves, so a failure of a model's server or of the database that a retry does not mend has a lasting one; see [OfFailure].
+var Statuses = map[string]struct{ Usual, Lasting int }{
+	CodeInvalid:        {Usual: http.StatusBadRequest},
+	CodeUnauthorized:   {Usual: http.StatusUnauthorized},
+	CodeForbidden:      {Usual: http.StatusForbidden},
+	CodeNotFound:       {Usual: http.StatusNotFound},
+	CodeGone:           {Usual: http.StatusGone},
+	CodeConflict:       {Usual: http.StatusConflict},
+	CodeTooLarge:       {Usual: http.StatusRequestEntityTooLarge},
+	CodeRateLimited:    {Usual: http.StatusTooManyRequests},
+	adapter.CodeBudget: {Usual: http.StatusPaymentRequired},
+	adapter.CodeAuth:   {Usual: http.StatusFailedDependency},
+	// Lasting: the account has no credit, or the request is larger than its limit.
+	adapter.CodeRateLimited: {http.StatusTooManyRequests, http.StatusPaymentRequired},
+	adapter.CodeUnavailable: {http.StatusBadGateway, http.StatusFailedDependency},
+	adapter.CodeTimeout:     {http.StatusGatewayTimeout, http.StatusFailedDependency},
+	adapter.CodeProtocol:    {http.StatusBadGateway, http.StatusFailedDependency},
+	bot.CodeLimitReached:    {Usual: http.StatusUnprocessableEntity},
+	CodeOutput:              {Usual: http.StatusFailedDependency},
+	CodeRefused:             {Usual: http.StatusFailedDependency},
+	CodeOverloaded:          {http.StatusServiceUnavailable, http.StatusFailedDependency},
+	CodeDraining:            {Usual: http.StatusServiceUnavailable},
+	CodeInternal:            {Usual: http.StatusInternalServerError},
+	CodeCrashed:             {Usual: http.StatusFailedDependency}, // no client may retry it by itself
 }
 
 // Problem is an answer that says what was wrong (RFC 9457). Each wire writes it in its own form, after Head.
@@ -98,7 +99,7 @@ func NewProblem(code, detail string) *Problem {
 		// The type is a name, not a place: it must be the same on every machine, and about:blank would say nothing.
 		Type:   "urn:lingserve:problem:" + code,
 		Title:  strings.ReplaceAll(code, "_", " "),
-		Status: cmp.Or(Statuses[code], http.StatusInternalServerError), // a code that is not known is a fault of ours
+		Status: cmp.Or(Statuses[code].Usual, http.StatusInternalServerError), // a code that is not known is a fault of ours
 		Detail: detail,
 		Code:   code,
 	}
@@ -112,9 +113,13 @@ func Internal(ctx context.Context, log *slog.Logger, detail, message string, arg
 	return p
 }
 
-// Invalid makes the problem of a request that does not fit. Its detail names the first fault, for those who read no further.
+// Invalid makes the problem of what does not fit in a request; nil if everything does. Its detail names the first fault, for those who read
+// no further.
 func Invalid(faults ...run.Field) *Problem {
-	p := NewProblem(CodeInvalid, "the request is invalid")
+	if len(faults) == 0 {
+		return nil
+	}
+	p := NewProblem(CodeInvalid, "")
 	p.setFaults(faults)
 	return p
 }
@@ -144,19 +149,11 @@ func (p *Problem) setFaults(faults []run.Field) {
 	}
 }
 
-// Faults is the problem of what does not fit; nil if everything does.
-func Faults(faults []run.Field) *Problem {
-	if len(faults) == 0 {
-		return nil
-	}
-	return Invalid(faults...)
-}
-
 // Query reads a query into v, a pointer to a struct; see [request.Decoder].
 func Query(r *http.Request, v any) *Problem {
 	d := new(request.Decoder)
 	d.Query(r, v)
-	return Faults(d.Faults)
+	return Invalid(d.Faults...)
 }
 
 // NoQuery refuses a query.
@@ -289,7 +286,7 @@ func OfFailure(cause ling.ErrorData) *Problem {
 	p.ID = cause.ID
 	retryable := cause.Retryable || cause.RetryAfter > 0
 	if !retryable {
-		p.Status = cmp.Or(lastingStatuses[cause.Code], p.Status)
+		p.Status = cmp.Or(Statuses[cause.Code].Lasting, p.Status)
 	}
 	// These are the statuses of our codes after which clients send a request again by themselves.
 	retry := retryable && (p.Status >= 500 || p.Status == http.StatusTooManyRequests || p.Status == http.StatusConflict)
@@ -300,50 +297,31 @@ func OfFailure(cause ling.ErrorData) *Problem {
 	return p
 }
 
-// lastingStatuses are the statuses of failures of a model's server, or of the database, that a retry does not mend, where they differ from
-// those of the code.
-var lastingStatuses = map[string]int{
-	adapter.CodeRateLimited: http.StatusPaymentRequired, // the account has no credit, or the request is larger than its limit
-	adapter.CodeUnavailable: http.StatusFailedDependency,
-	adapter.CodeTimeout:     http.StatusFailedDependency,
-	adapter.CodeProtocol:    http.StatusFailedDependency,
-	CodeOverloaded:          http.StatusFailedDependency,
-}
-
-// OfEnd returns the problem of a run that ended otherwise than it should; nil for a run that completed or goes on.
-func OfEnd(o run.Result) *Problem {
+// OfEnd returns the problem of a run that ended otherwise than it should; nil for a run that completed or goes on. With a key, the same
+// request finds the same run, so a retry would change nothing.
+func OfEnd(of *run.Run, o run.Result) *Problem {
+	var p *Problem
 	switch o.Status {
 	case run.StatusFailed:
+		p = NewProblem(CodeInternal, "the run has failed")
 		if cause, ok := o.Cause(); ok {
-			return OfFailure(cause)
+			p = OfFailure(cause)
 		}
-		return NewProblem(CodeInternal, "the run has failed")
 	case run.StatusCanceled:
-		p := NewProblem(CodeConflict, "the run was canceled: "+o.Reason)
+		p = NewProblem(CodeConflict, "the run was canceled: "+o.Reason)
 		p.Code, p.Status = run.StatusCanceled, statusCanceled
 		p.Header = http.Header{"X-Should-Retry": {"false"}}
-		return p
 	case run.StatusInterrupted:
-		p := NewProblem(CodeDraining, "the run was interrupted, because the server shut down")
-		p.Retry = 2 * time.Second
-		return p
-	}
-	return nil
-}
-
-// OfRun is OfEnd for a client of a run that gets a complete answer or none. With a key, the same request finds the same run, so a retry
-// would change nothing.
-func OfRun(of *run.Run, o run.Result) *Problem {
-	p := OfEnd(o)
-	if p == nil {
+		p = NewProblem(CodeDraining, "the run was interrupted, because the server shut down")
+		if p.Retry = 2 * time.Second; of.Keyed {
+			p.Retry = 0
+			p.Header = http.Header{"X-Should-Retry": {"false"}}
+			p.Detail += "; retry with another Idempotency-Key"
+		}
+	default:
 		return nil
 	}
 	p.Run = of.ID
-	if o.Status == run.StatusInterrupted && of.Keyed {
-		p.Retry = 0
-		p.Header = http.Header{"X-Should-Retry": {"false"}}
-		p.Detail += "; retry with another Idempotency-Key"
-	}
 	return p
 }
 
@@ -357,30 +335,11 @@ func OfNothing(of *run.Run, reserved bool) *Problem {
 	if !IsEmpty(document) || reserved && !IsEmpty(beside) {
 		return nil
 	}
-	return OfRun(of, o)
+	return OfEnd(of, o)
 }
 
 // statusCanceled is the status of a canceled run: "client closed request", as nginx has it. Clients retry a 409.
 const statusCanceled = 499
-
-// OfResult is the problem of a run that failed before it had made anything; nil for all others.
-func OfResult(o run.Result, id string, document, beside []byte) *Problem {
-	if o.Status != run.StatusFailed || !IsEmpty(document) || !IsEmpty(beside) {
-		return nil
-	}
-	cause, ok := o.Cause()
-	if !ok {
-		return nil
-	}
-	p := OfFailure(cause)
-	p.Run = id
-	for _, e := range o.Errors {
-		if e.Pointer != "" {
-			p.Errors = append(p.Errors, run.Field{Pointer: e.Pointer, Detail: e.Message})
-		}
-	}
-	return p
-}
 
 // IsEmpty reports whether a document holds nothing.
 func IsEmpty(document []byte) bool { return len(document) == 0 || string(document) == "{}" }

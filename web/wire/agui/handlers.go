@@ -100,7 +100,7 @@ func (h Handlers) fill(q *run.Request, in *Input) (notes []Note, p *wire.Problem
 	if q.Input == nil && !in.Asks {
 		d.Fail("/messages", "expected a message of the user at the end, or forwardedProps.input")
 	}
-	if p := wire.Faults(d.Faults); p != nil {
+	if p := wire.Invalid(d.Faults...); p != nil {
 		return nil, p
 	}
 	notes = toolsOf(in)

@@ -136,7 +136,7 @@ func readGet(r *http.Request) (*start, *wire.Problem) {
 
 // finish checks how the members go together.
 func (st *start) finish(d *request.Decoder) *wire.Problem {
-	if p := wire.Faults(d.Faults); p != nil {
+	if p := wire.Invalid(d.Faults...); p != nil {
 		return p
 	}
 	if st.async && st.CancelOnDisconnect {

@@ -39,7 +39,7 @@ func (h Handlers) GetEvents(w http.ResponseWriter, r *http.Request) *wire.Proble
 	v.readShown(&query.shown)
 	v.readFollow(d, &query.followQuery)
 	v.lastEventID(d, r)
-	p := wire.Faults(d.Faults)
+	p := wire.Invalid(d.Faults...)
 	if p != nil {
 		return p
 	}

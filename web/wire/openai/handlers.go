@@ -43,7 +43,7 @@ func (h Handlers) PostCompletion(w http.ResponseWriter, r *http.Request) *wire.P
 	v.Begin = func() (frame.Encoder, *tube.Reader) {
 		return NewStream(head, c.Usage, h.shapeOf(q), func() End {
 			o, _, _ := of.Result()
-			return endOf(o)
+			return endOf(of, o)
 		}), of.Events()
 	}
 	// After KeepAlive, the client needs a sign that the connection lives.
@@ -149,8 +149,8 @@ func (c *Request) move(f *run.Field) {
 	f.Pointer = "/" + name
 }
 
-// endOf returns how a run with output ended, or for a run that continues, how it would end now.
-func endOf(o run.Result) End {
+// endOf returns how a run ended, or for a run that continues, how it would end now.
+func endOf(of *run.Run, o run.Result) End {
 	end := End{Finish: Stop}
 	for _, u := range o.Usage {
 		end.Usage.Add(u)
@@ -158,7 +158,7 @@ func endOf(o run.Result) End {
 	if o.Truncated {
 		end.Finish = Length
 	}
-	if p := wire.OfEnd(o); p != nil {
+	if p := wire.OfEnd(of, o); p != nil {
 		end.Err = errorOf(p)
 	}
 	if cause, ok := o.Cause(); ok && o.Status == run.StatusFailed {
@@ -204,14 +204,14 @@ func (h Handlers) complete(w http.ResponseWriter, r *http.Request, run *run.Run,
 	}
 	f.Complete()
 	o, document, reserved := run.Result()
-	end := endOf(o)
+	end := endOf(run, o)
 	switch {
 	case end.Err != nil && begun:
 		// No client looks for an error in the body of a 200.
 		h.Log.DebugContext(run.Context(), "connection broken off, because the run failed after the status was sent", "run", run.ID, "code", end.Err.Code)
 		panic(http.ErrAbortHandler)
 	case end.Err != nil:
-		return wire.OfRun(run, o)
+		return wire.OfEnd(run, o)
 	}
 	if wire.IsEmpty(document) && run.Of.Agent != "" {
 		document = []byte(`""`)

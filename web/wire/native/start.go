@@ -123,7 +123,6 @@ func (h Handlers) answer(w http.ResponseWriter, r *http.Request, run *run.Run, v
 func (h Handlers) aggregate(w http.ResponseWriter, r *http.Request, of *run.Run, v *view) *wire.Problem {
 	f, r := h.Follow(w, r, of, wire.StreamJSON)
 	defer f.Over(nil)
-	defer of.Hold()()
 	var limit time.Duration
 	if v.wait != nil {
 		limit = max(*v.wait, 1)

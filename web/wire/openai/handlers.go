@@ -47,8 +47,7 @@ func (h Handlers) PostCompletion(w http.ResponseWriter, r *http.Request) *wire.P
 		}), of.Events()
 	}
 	// After KeepAlive, the client needs a sign that the connection lives.
-	h.AwaitEvent(r, of, v, h.KeepAlive, func(e tube.Event) bool { return e.Kind <= tube.Set || e.Terminal() })
-	if p := wire.OfNothing(of, true); p != nil {
+	if p := h.AwaitOutput(r, of, v, h.KeepAlive, true); p != nil {
 		return p
 	}
 	h.Stream(w, r, of, v)
@@ -180,7 +179,6 @@ const silence = 30 * time.Second
 func (h Handlers) complete(w http.ResponseWriter, r *http.Request, run *run.Run, v *wire.View, head Head) *wire.Problem {
 	f, r := h.Follow(w, r, run, wire.StreamJSON)
 	defer f.Over(nil)
-	defer run.Hold()()
 	out, begun := h.NewOutput(w, r), false
 	_, p := h.Await(r, run, v, max(silence, h.KeepAlive), func() bool {
 		if !begun {

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/ling"
@@ -106,8 +107,8 @@ func NewProblem(code, detail string) *Problem {
 }
 
 // Internal makes the problem of an internal error, and logs it with its id.
-func Internal(ctx context.Context, log *slog.Logger, detail, message string, args ...any) *Problem {
-	p := NewProblem(CodeInternal, detail)
+func Internal(ctx context.Context, log *slog.Logger, message string, args ...any) *Problem {
+	p := NewProblem(CodeInternal, "internal error; find the cause in the server's log under this id")
 	p.ID = run.NewID()
 	log.ErrorContext(ctx, message, append([]any{"id", p.ID}, args...)...)
 	return p
@@ -247,13 +248,26 @@ func retryAfter(d time.Duration) string {
 	return strconv.Itoa(s + rand.IntN(s/2+2))
 }
 
-// Problem is the answer to an error of package run. If the client disconnected, or the run moved to another replica, the answer is a
+// OfRefusal is the answer to a request that is not let in.
+func OfRefusal(r *access.Refusal) *Problem {
+	p := NewProblem(r.Code, r.Detail)
+	p.Status, p.Retry, p.Reason = r.Status, r.RetryAfter, r.Reason
+	if challenge := r.Challenge(); challenge != "" {
+		p.Header = http.Header{"Www-Authenticate": {challenge}}
+	}
+	return p
+}
+
+// Problem is the answer to an error of package run or access. If the client disconnected, or the run moved to another replica, the answer is a
 // closed connection: the client comes back.
 func (s *Server) Problem(ctx context.Context, err error) *Problem {
 	e, ok := errors.AsType[*run.Error](err)
 	elsewhere, other := errors.AsType[*run.Elsewhere](err)
+	refusal, refused := errors.AsType[*access.Refusal](err)
 	switch {
 	case ok:
+	case refused:
+		return OfRefusal(refusal)
 	case other:
 		p := NewProblem(CodeOverloaded, "another server has this run or session, and cannot be reached; retry")
 		p.Retry, p.Replica = time.Second, elsewhere.Replica
@@ -261,7 +275,7 @@ func (s *Server) Problem(ctx context.Context, err error) *Problem {
 	case ctx.Err() != nil, errors.Is(err, run.ErrMoved):
 		return &Problem{abort: true}
 	default:
-		return Internal(ctx, s.Log, "internal error; find the cause in the server's log under this id", "cannot do what a request asks for", "error", err)
+		return Internal(ctx, s.Log, "cannot do what a request asks for", "error", err)
 	}
 	p := NewProblem(e.Code(), e.Detail)
 	p.setFaults(e.Fields)

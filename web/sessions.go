@@ -243,10 +243,7 @@ func (s *Server) getTape(w http.ResponseWriter, r *http.Request, t *tape.Tape) *
 	if q.Limit > maxEntries {
 		return wire.Invalid(run.Field{Parameter: "limit", Detail: fmt.Sprintf("expected a whole number from 1 to %d; use JSON Lines for more", maxEntries)})
 	}
-	limit := q.Limit
-	if limit == 0 {
-		limit = entriesPage
-	}
+	limit := cmp.Or(q.Limit, entriesPage)
 	q.Limit = limit + 1 // to know whether there are more
 	page := struct {
 		Entries []json.RawMessage `json:"entries"`

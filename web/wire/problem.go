@@ -208,7 +208,7 @@ func (p *Problem) Head(w http.ResponseWriter, media string) {
 	}
 	if n, ok := w.(notes); ok {
 		reason := p.Reason
-		if IsRefusal(p.Status) {
+		if slices.Contains(refusals, p.Status) {
 			reason = cmp.Or(reason, p.Code)
 		}
 		n.Refused(reason)
@@ -232,14 +232,8 @@ func (p *Problem) Write(w http.ResponseWriter) {
 	_ = text.Encode(p)        // the client may have gone away
 }
 
-// IsRefusal reports whether an answer with this status always counts as a refusal.
-func IsRefusal(status int) bool {
-	switch status {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		return true
-	}
-	return false
-}
+// refusals are the statuses of answers that always count as a refusal.
+var refusals = []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable}
 
 // retryAfter is the header's text: whole seconds, at least one, spread over half as much again so that those who were
 // refused together do not come back together.

@@ -35,8 +35,8 @@ type StreamObserver interface {
 
 // Kinds of streams. StreamJSON is a client that waits for a whole document.
 const (
-	StreamSSE    = "sse"
-	StreamJSONL  = "jsonl"
+	StreamSSE    = string(frame.SSE)
+	StreamJSONL  = string(frame.JSONL)
 	StreamUI     = "ui"
 	StreamAGUI   = "agui"
 	StreamOpenAI = "openai"
@@ -75,19 +75,8 @@ type View struct {
 
 	// Of wires with an encoder, whose clients do not take back what was sent. If the run's server was lost, Begin is called when the run has
 	// taken back what it writes again.
-	Kind  string // of the stream, for metrics
+	Kind  string // of the stream, for metrics; "" is the framing's
 	Media string // "" is the framing's
-}
-
-// kind is the kind of the stream.
-func (v *View) kind() string {
-	switch {
-	case v.Kind != "":
-		return v.Kind
-	case v.Format == frame.SSE:
-		return StreamSSE
-	}
-	return StreamJSONL
 }
 
 // Following is a client that follows a run.
@@ -203,12 +192,13 @@ func AppendRetry(dst []byte) []byte {
 // a clean end for success.
 func (s *Server) Stream(w http.ResponseWriter, r *http.Request, of *run.Run, v *View) {
 	var reader *tube.Reader
-	f, r := s.Follow(w, r, of, v.kind())
+	f, r := s.Follow(w, r, of, cmp.Or(v.Kind, string(v.Format)))
 	defer func() { f.Over(reader) }()
 	if s.stopping.Err() != nil {
 		panic(http.ErrAbortHandler)
 	}
 	o := frame.Options{Format: v.Format, Wrote: f.observer.Wrote}
+	SetRun(w.Header(), of.ID)
 	StreamHeaders(w.Header(), v.Format)
 	if v.Media != "" {
 		w.Header().Set("Content-Type", v.Media)

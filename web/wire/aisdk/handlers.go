@@ -246,7 +246,6 @@ func wholeOf(run *run.Run, version int) (begin func() (frame.Encoder, *tube.Read
 
 // follow streams what an encoder makes of a run.
 func (h Handlers) follow(w http.ResponseWriter, r *http.Request, run *run.Run, begin func() (frame.Encoder, *tube.Reader), cancel bool) {
-	wire.SetRun(w.Header(), run.ID)
 	w.Header().Set("X-Vercel-Ai-Ui-Message-Stream", "v1")
 	if r.ProtoMajor == 1 {
 		w.Header().Set("Connection", "keep-alive")

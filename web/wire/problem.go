@@ -252,8 +252,8 @@ func OfRefusal(r *access.Refusal) *Problem {
 	return p
 }
 
-// Problem is the answer to an error of package run or access. If the client disconnected, or the run moved to another replica, the answer is a
-// closed connection: the client comes back.
+// Problem is the answer to an error of package run or access. If the client disconnected, or the run moved to another replica, the answer
+// is a closed connection: the client comes back.
 func (s *Server) Problem(ctx context.Context, err error) *Problem {
 	e, ok := errors.AsType[*run.Error](err)
 	elsewhere, other := errors.AsType[*run.Elsewhere](err)

@@ -38,7 +38,7 @@ func (h Handlers) GetEvents(w http.ResponseWriter, r *http.Request) *wire.Proble
 	d.Query(r, &query)
 	v.readShown(&query.shown)
 	v.readFollow(d, &query.followQuery)
-	v.lastEventID(d, r)
+	v.resumeAfter(d, r.Header.Get("Last-Event-ID"), false)
 	p := wire.Invalid(d.Faults...)
 	if p != nil {
 		return p

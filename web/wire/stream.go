@@ -242,7 +242,8 @@ func open(w http.ResponseWriter, out *Output, v *View) error {
 }
 
 // Await waits for the end of a run that r follows. A client that goes away meanwhile gets no answer, and no clean end. If limit is not 0
-// and the run has not ended by then, Await calls late, and stops waiting if that returns false; else it calls late again after each KeepAlive.
+// and the run has not ended by then, Await calls late, and stops waiting if that returns false; else it calls late again after each
+// KeepAlive.
 func (s *Server) Await(r *http.Request, of *run.Run, v *View, limit time.Duration, late func() bool) (ended bool, p *Problem) {
 	for limit = cmp.Or(limit, math.MaxInt64); ; limit = s.KeepAlive {
 		wait, stop := context.WithTimeout(r.Context(), limit)

@@ -53,11 +53,8 @@ type Options struct {
 
 // New returns a view that writes to w. The graph may be nil.
 func New(w io.Writer, o Options, graph *flow.Graph) *View {
-	g := &View{values: map[string]*value{}, out: &layout{w: w, terminal: o.Terminal, tail: "\n\n"}, whole: o.Whole, starts: startsOf(graph)}
-	if wrapper := cells.NewWrapper(w, o.Width); wrapper != nil {
-		g.out.w = wrapper
-	}
-	return g
+	out := &layout{w: cells.NewWrapper(w, o.Width), terminal: o.Terminal, tail: "\n\n"}
+	return &View{values: map[string]*value{}, out: out, whole: o.Whole, starts: startsOf(graph)}
 }
 
 // Err returns the error of the first write that failed. Nothing is written after it.

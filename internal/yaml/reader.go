@@ -177,7 +177,8 @@ func (r *Reader) explain(line int) (col int, message string) {
 	if at == nil {
 		return 0, ""
 	}
-	return utf8.RuneCountInString(text[:at[2]]) + 1, fmt.Sprintf("YAML reads %s as the start of a mapping; put the text in quotes", text[at[2]:at[3]])
+	col = utf8.RuneCountInString(text[:at[2]]) + 1
+	return col, fmt.Sprintf("YAML reads %s as the start of a mapping; put the text in quotes", text[at[2]:at[3]])
 }
 
 // Texts reads a text or a list of texts, and calls each for every one of them.

@@ -18,14 +18,14 @@ import (
 // database is an open database.
 type database struct {
 	*db.DB
-	name  string // for people
-	inUse error  // names the other process that has the file open; nil: none
+	c     *config.Config
+	inUse error // names the other process that has the file open; nil: none
 }
 
 // openDatabase opens the database. If a server has the file open, a command may use it at the same time. Its error is for the user.
 func openDatabase(c *config.Config, log *slog.Logger) (*database, error) {
 	o := &db.Options{Durable: c.Durability == config.DurabilityFull, MaxRunBytes: int64(c.Run.MaxDisk), Log: log}
-	d := &database{name: c.DatabaseName()}
+	d := &database{c: c}
 	var err error
 	if d.DB, err = db.Open(context.Background(), c.Database, o); errors.Is(err, store.ErrInUse) {
 		o.Beside, d.inUse = true, err

@@ -179,7 +179,7 @@ func (a *Agent) media(facts []channel.MediaFact) (list []turn.Media) {
 			continue
 		}
 		one := turn.Media{Type: "file", MIME: m.ContentType, URL: m.URL}
-		if hasType(m.Kind) {
+		if slices.Contains(typed, m.Kind) {
 			one.Type = string(m.Kind)
 		}
 		if isLocal {
@@ -191,7 +191,5 @@ func (a *Agent) media(facts []channel.MediaFact) (list []turn.Media) {
 	return list
 }
 
-// hasType reports whether package turn has a type for this kind of media; others are files.
-func hasType(kind channel.MediaKind) bool {
-	return kind == channel.MediaImage || kind == channel.MediaAudio || kind == channel.MediaVideo
-}
+// typed are the kinds of media that package turn has a type for; others are files.
+var typed = []channel.MediaKind{channel.MediaImage, channel.MediaAudio, channel.MediaVideo}

@@ -9,9 +9,9 @@ import (
 	"github.com/lingserve/lingserve/tube"
 )
 
-// SummaryOf puts together what the events of a run say of it. The status is "" if it has not ended.
-func SummaryOf(t *tube.Tube) Summary {
-	o := newSummary()
+// ResultOf puts together what the events of a run say of it, without its document. The status is "" if it has not ended.
+func ResultOf(t *tube.Tube) Result {
+	o := newResult()
 	r := t.NewReader(0)
 	for e := range r.Waiting() {
 		if e.Kind != tube.Named {

@@ -103,7 +103,7 @@ type Manager struct {
 	reported map[string]bool                        // uris whose conflict was reported
 	handlers map[bot.Bot]func(error) (handled bool) // see OnFailure
 	failures []error                                // of bots and tasks, those that were not handled
-	sum      Summary                                // what is known of it before the end
+	sum      Result                                 // what is known of it before the end, without the document
 	notes    []note                                 // that [Manager.Notes] has not returned yet
 }
 
@@ -112,7 +112,7 @@ type Manager struct {
 func New(ctx context.Context, config bot.Config, o *Options) *Manager {
 	m := &Manager{
 		config: config, turned: make(chan struct{}), sent: make(chan struct{}), writers: map[*bot.ChatBot]struct{}{},
-		open: map[string]*bot.ChatBot{}, reported: map[string]bool{}, sum: newSummary(), handlers: map[bot.Bot]func(error) bool{},
+		open: map[string]*bot.ChatBot{}, reported: map[string]bool{}, sum: newResult(), handlers: map[bot.Bot]func(error) bool{},
 	}
 	if o != nil {
 		m.options = *o

@@ -18,19 +18,14 @@ import (
 
 // Result is what a run made.
 type Result struct {
-	Run string `json:"run"`
-	Summary
-	Result   json.RawMessage `json:"result"`
-	Reserved json.RawMessage `json:"reserved,omitempty"`
-}
-
-// Summary is what a run made, without its document.
-type Summary struct {
+	Run       string                    `json:"run"`
 	Session   string                    `json:"session,omitempty"`
 	Status    string                    `json:"status"`           // running, completed, failed, interrupted, canceled
 	Reason    string                    `json:"reason,omitempty"` // of canceled, as the event says it
-	Usage     map[string]adapter.Usage  `json:"usage"`            // by bot name, summed
-	Models    map[string][]string       `json:"models"`           // by bot name, those that answered
+	Result    json.RawMessage           `json:"result"`
+	Reserved  json.RawMessage           `json:"reserved,omitempty"`
+	Usage     map[string]adapter.Usage  `json:"usage"`  // by bot name, summed
+	Models    map[string][]string       `json:"models"` // by bot name, those that answered
 	Repairs   map[string]map[string]int `json:"repairs,omitempty"`
 	Truncated bool                      `json:"truncated,omitempty"`
 	Errors    []ErrorData               `json:"errors"`
@@ -69,7 +64,7 @@ func (m *Manager) Result(ctx context.Context) (Result, error) {
 
 // Peek returns what there is, without waiting; all includes what clients may not see.
 func (m *Manager) Peek(all bool) Result {
-	r := Result{Run: m.options.Run, Summary: m.Outcome()}
+	r := m.Outcome()
 	// After the status: once that says that the run has ended, nothing can be missing from the document.
 	r.Result, r.Reserved = m.tube.Snapshot(all)
 	if string(r.Reserved) == "{}" {
@@ -79,11 +74,11 @@ func (m *Manager) Peek(all bool) Result {
 }
 
 // Outcome is Peek without the document, which takes time and memory to encode.
-func (m *Manager) Outcome() Summary {
+func (m *Manager) Outcome() Result {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.sum
-	r.Session, r.Status = m.options.Session, cmp.Or(r.Status, "running")
+	r.Run, r.Session, r.Status = m.options.Run, m.options.Session, cmp.Or(r.Status, "running")
 	if r.Status == "canceled" {
 		r.Reason = reason(m.canceled)
 	}

@@ -29,7 +29,7 @@ func (m *Manager) resume(r *Resumed) {
 	if m.options.HoldEnd {
 		m.tube.HoldEnd()
 	}
-	m.sum = SummaryOf(m.tube)
+	m.sum = ResultOf(m.tube)
 	m.sum.Status, m.sum.Reason = "", ""
 	document, _ := m.tube.Snapshot(true)
 	m.written.Store(int64(len(document)))

@@ -20,13 +20,13 @@ func (m *Manager) Used(name, model string, counts adapter.Usage) {
 	m.send("usage", bot.UsageData{Bot: name, Model: model, Usage: told})
 }
 
-// newSummary returns a summary of nothing.
-func newSummary() Summary {
-	return Summary{Usage: map[string]adapter.Usage{}, Models: map[string][]string{}, Repairs: map[string]map[string]int{}, Errors: []ErrorData{}}
+// newResult returns a result of nothing.
+func newResult() Result {
+	return Result{Usage: map[string]adapter.Usage{}, Models: map[string][]string{}, Repairs: map[string]map[string]int{}, Errors: []ErrorData{}}
 }
 
 // add sums up what was used under a name.
-func (r *Summary) add(name, model string, counts adapter.Usage) {
+func (r *Result) add(name, model string, counts adapter.Usage) {
 	if counts != (adapter.Usage{}) {
 		u := r.Usage[name]
 		u.Add(counts)

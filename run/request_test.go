@@ -61,9 +61,7 @@ func TestHashDependsOnEarlierMessagesAndInstructions(t *testing.T) {
 
 // DW-04: a run fails because of the first failure that was not handled, where none ended it.
 func TestHandledFailureIsNotTheCause(t *testing.T) {
-	r := run.Result{Summary: ling.Summary{Errors: []ling.ErrorData{
-		{Code: "a"}, {Code: "b", Failed: true, Handled: true}, {Code: "c", Failed: true}, {Code: "d", Failed: true},
-	}}}
+	r := run.Result{Status: run.StatusFailed, Errors: []ling.ErrorData{{Code: "a"}, {Code: "b", Failed: true, Handled: true}, {Code: "c", Failed: true}, {Code: "d", Failed: true}}}
 	if cause, ok := r.Cause(); !ok || cause.Code != "c" {
 		t.Errorf("%+v %v", cause, ok)
 	}

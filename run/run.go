@@ -79,7 +79,16 @@ func newRun(o origin) *Run {
 }
 
 // Result is what is kept of an ended run beside its tube. The document is not here: it is the fold of the tube's events.
-type Result struct{ ling.Summary }
+type Result struct {
+	Status    string                    `json:"status"`
+	Reason    string                    `json:"reason,omitempty"`
+	Session   string                    `json:"session,omitempty"`
+	Usage     map[string]adapter.Usage  `json:"usage,omitempty"`
+	Models    map[string][]string       `json:"models,omitempty"`
+	Repairs   map[string]map[string]int `json:"repairs,omitempty"`
+	Truncated bool                      `json:"truncated,omitempty"`
+	Errors    []ling.ErrorData          `json:"errors,omitempty"`
+}
 
 // Ended reports whether readers may have the terminal event.
 func (r *Run) Ended() bool { return hasEnded(r.tube) }
@@ -166,7 +175,7 @@ func (r *Run) Result() (o Result, document, reserved []byte) {
 	m, over := r.manager.Load(), r.Ended() // first: of one that ends meanwhile not all may be there
 	if m != nil {
 		res := m.Peek(false)
-		o, document, reserved = r.resultOf(res.Summary), res.Result, res.Reserved
+		o, document, reserved = r.resultOf(res), res.Result, res.Reserved
 	} else {
 		<-r.done         // it has ended since
 		over = r.Ended() // or its end is another replica's
@@ -182,7 +191,7 @@ func (r *Run) Result() (o Result, document, reserved []byte) {
 // Summary is the run's result, or what there is of it so far, without its document.
 func (r *Run) Summary() Result {
 	if m := r.manager.Load(); m != nil {
-		return r.resultOf(m.Outcome())
+		return r.resultOf(m.Peek(false))
 	}
 	<-r.done // it has ended since
 	return r.result
@@ -199,9 +208,11 @@ func (r *Run) Hold() (release func()) {
 }
 
 // resultOf returns the result that a manager has.
-func (r *Run) resultOf(s ling.Summary) Result {
-	s.Truncated = s.Truncated || r.cut.Load()
-	return Result{s}
+func (r *Run) resultOf(res ling.Result) Result {
+	return Result{
+		Status: res.Status, Reason: res.Reason, Session: res.Session, Usage: res.Usage, Models: res.Models, Repairs: res.Repairs,
+		Truncated: res.Truncated || r.cut.Load(), Errors: res.Errors,
+	}
 }
 
 // Cause is the error that made a run fail: the first fatal one, or else the first failure of a bot that was not handled.

@@ -327,7 +327,7 @@ func (s *Service) endLeft(p *leftRun) {
 	}
 	r := newRun(p.origin)
 	r.tube, r.recording = p.tube, &recording{attempt: p.attempt, seq: 1}
-	r.result = r.resultOf(ling.SummaryOf(p.tube))
+	r.result = r.resultOf(ling.ResultOf(p.tube))
 	r.result.Session = p.Session
 	close(r.done)
 	switch {

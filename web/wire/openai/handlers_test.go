@@ -11,7 +11,6 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/flow"
-	"github.com/lingserve/lingserve/ling"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/web/wire"
 )
@@ -74,7 +73,7 @@ func TestAStreamWaitsForTheBotsThatAWorkflowNames(t *testing.T) {
 }
 
 func TestAnAnswerThatIsCutOffEndsForItsLength(t *testing.T) {
-	cut := run.Result{Summary: ling.Summary{Status: run.StatusCompleted, Truncated: true}}
+	cut := run.Result{Status: run.StatusCompleted, Truncated: true}
 	if end := endOf(nil, cut); end.Finish != Length || end.Err != nil {
 		t.Errorf("%+v", end)
 	}

@@ -58,7 +58,7 @@ func newOutput(b *ChatBot) *output {
 	case HTML:
 		o.reader = newHTMLReader(o)
 	default:
-		o.reader = newJSONReader(o)
+		o.reader = &jsonReader{o, jsonuri.NewParser(o.handler(), &jsonuri.Options{Root: o.bot.root, Repair: true})}
 		return o
 	}
 	o.keep = o.keep || b.listener.String != nil

@@ -53,7 +53,10 @@ type interaction struct {
 func (c *Channel) newEvent(state *discordgo.State, kind string, data []byte, place *discordgo.Channel) *event {
 	e := &event{Kind: channel.EventLifecycle}
 	m, err := &e.Message, error(nil)
-	switch data = withoutComponents(data); kind {
+	// Buttons and the like are hidden: the library refuses a message if it does not know one of them. In a text, there is a backslash before the
+	// second quotation mark.
+	data = bytes.ReplaceAll(data, []byte(`"components":`), []byte(`"no_components":`))
+	switch kind {
 	case messageCreate:
 		err = json.Unmarshal(data, m)
 		if e.ID = m.ID; m.Type == discordgo.MessageTypeDefault || m.Type == discordgo.MessageTypeReply { // no joins, pins and threads that begin
@@ -95,12 +98,6 @@ func (c *Channel) newEvent(state *discordgo.State, kind string, data []byte, pla
 		c.readContent(state, m.GuildID, m.ReferencedMessage)
 	}
 	return e
-}
-
-// withoutComponents hides buttons and the like: the library refuses a message if it does not know one of them. In a text, there is a backslash before the
-// second quotation mark.
-func withoutComponents(data []byte) []byte {
-	return bytes.ReplaceAll(data, []byte(`"components":`), []byte(`"no_components":`))
 }
 
 func (e *event) readInteraction(data []byte) error {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/internal/ratelimit"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -121,7 +122,8 @@ func (p *pass) notifySender(ctx context.Context) {
 	if reason == channel.ReasonRateLimited {
 		text = p.rateText()
 	}
-	if text != "" && p.k.guards.noticeDue(stopNotice{f.Channel, f.Account, f.Conversation.ID, f.Sender.ID, reason}) {
+	notice := stopNotice{f.Channel, f.Account, f.Conversation.ID, f.Sender.ID, reason}
+	if text != "" && p.k.guards.notices.Take(notice, ratelimit.Rate{PerMinute: 1}) == 0 {
 		p.letNext(ctx) // the next message need not wait for this notice
 		p.notify(ctx, stoppedNotice, text)
 	}

@@ -107,8 +107,10 @@ func (c *Channel) mentions(ctx context.Context, m *message, names channel.Names)
 	if m.thread != "" && m.ParentUserId != "" && m.ParentUserId == c.self().UserID {
 		f.Implicit = append(f.Implicit, channel.ReplyToBot)
 	}
-	if m.thread != "" && c.hasWritten(ctx, target{m.conversation, m.thread}) {
-		f.Implicit = append(f.Implicit, channel.BotThread)
+	if m.thread != "" { // has the bot written there, as far as the state can be read?
+		if text, _ := c.s.State.Load(ctx, c.threadName(target{m.conversation, m.thread})); text != nil {
+			f.Implicit = append(f.Implicit, channel.BotThread)
+		}
 	}
 	return f
 }

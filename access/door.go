@@ -63,7 +63,9 @@ func (d *Door) Enter(r *http.Request) (Visitor, error) {
 
 // Identify returns who has a key or token.
 func (d *Door) Identify(ctx context.Context, text string) (Visitor, error) {
-	if d.Tokens != nil && (d.Keys == nil || isToken(text)) {
+	// What is meant to be a JWT, and not an API key, begins as the JSON of a header does in base64, and has dots.
+	isToken := strings.HasPrefix(text, "ey") && strings.Count(text, ".") == 2
+	if d.Tokens != nil && (d.Keys == nil || isToken) {
 		return d.Tokens.Check(ctx, text)
 	}
 	if d.Keys == nil {
@@ -77,11 +79,6 @@ func (d *Door) Identify(ctx context.Context, text string) (Visitor, error) {
 		return Visitor{Key: key.ID}, err
 	}
 	return Visitor{}, err
-}
-
-// isToken says whether a text is meant to be a JWT and not an API key: it begins as the JSON of a header does in base64, and has dots.
-func isToken(text string) bool {
-	return strings.HasPrefix(text, "ey") && strings.Count(text, ".") == 2
 }
 
 // bearer returns the key or token of a request, or "".

@@ -94,12 +94,6 @@ func isLoopback(host string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// close cancels a read and waits for its end.
-func (s *signers) close() {
-	s.cancel()
-	_, _, _ = s.reads.Do("", s.refresh)
-}
-
 // find returns the keys with an id: one, or several if the issuer uses an id twice. Without an id it returns the only key. It reads the
 // keys again if no key has this id.
 func (s *signers) find(ctx context.Context, id string) ([]jose.JSONWebKey, error) {

@@ -141,7 +141,10 @@ func NewTokens(o TokensOptions) (*Tokens, error) {
 }
 
 // Close ends what reads the issuer's keys.
-func (t *Tokens) Close() { t.signers.close() }
+func (t *Tokens) Close() {
+	t.signers.cancel()
+	_, _, _ = t.signers.reads.Do("", t.signers.refresh)
+}
 
 // Check returns whose token a text is, and until when it counts, the leeway included. The error is a [Refusal], or that of ctx.
 //

@@ -86,7 +86,8 @@ func (q *question) wait(ctx context.Context, n int, err error) (counts bool, fai
 		}
 		q.wasEmpty = true
 	}
-	if !q.held.shown && ofRequest(e) {
+	refused := (e.Status == http.StatusBadRequest || e.Status == http.StatusUnprocessableEntity) && (e.Code == CodeProtocol || e.Code == CodeInvalid)
+	if !q.held.shown && refused && !e.ContextLength { // for no reason that is known
 		// The last resort: the provider may refuse what a provider has added to the history (MO-04).
 		var had bool
 		if q.req.Messages, had = without(q.req.Messages, func(*Made) bool { return true }); had {
@@ -247,11 +248,6 @@ func (c *Chunk) size() int {
 		n += len(c.Media.URL)
 	}
 	return n
-}
-
-// ofRequest says whether a provider refuses what was asked of it, for no reason that is known.
-func ofRequest(e *Error) bool {
-	return (e.Status == http.StatusBadRequest || e.Status == http.StatusUnprocessableEntity) && !e.ContextLength && (e.Code == CodeProtocol || e.Code == CodeInvalid)
 }
 
 // guardKey is the context's key of the model that is asked.

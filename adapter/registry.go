@@ -159,8 +159,7 @@ func (r *Registry) Configured(prefix string) bool {
 		return false
 	}
 	_, err := p.Model("any")
-	e, ok := errors.AsType[*Error](err)
-	return !ok || e.Code != CodeAuth
+	return AsError(err).Code != CodeAuth
 }
 
 // Names lists all configured models as "provider:name", sorted.

@@ -165,10 +165,3 @@ func (p propagator) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	return p.next.RoundTrip(r)
 }
-
-// CloseIdleConnections closes those of the transport.
-func (p propagator) CloseIdleConnections() {
-	if c, ok := p.next.(interface{ CloseIdleConnections() }); ok {
-		c.CloseIdleConnections()
-	}
-}

@@ -229,7 +229,7 @@ func (a *Agent) approve(ctx context.Context, t *tool.Tool, c tool.Call) error {
 		Repeat: repeat, Role: t.Role, grant: grant,
 		answer: make(chan Answer, 1), written: make(chan error, 1),
 	}
-	if by, ok := r.turn.Envelope().Extra[turn.ExtraApprover].(turn.Approver); ok && (by.None || by.Role < t.Role) {
+	if by := r.turn.Envelope().Approver; by != nil && (by.None || by.Role < t.Role) {
 		return r.decided(ctx, question, Answer{NoPerson: true}, "")
 	}
 	a.questions.ask(question)

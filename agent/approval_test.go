@@ -305,7 +305,7 @@ func TestACallIsDeniedAtOnceWhereNobodyInTheConversationMayApproveIt(t *testing.
 				w := newWorld(t, newFake(calls("", `c1:echo:{"text":"rm"}`), answers("ok")),
 					Options{Tools: setOf(t, echoTool(t, tool.WithApproval(tool.Always), tool.WithRole(tool.Operator)))})
 				begin := time.Now()
-				w.process(t.Context(), &turn.Envelope{SessionID: "s", Content: "go", Extra: map[string]any{turn.ExtraApprover: test.by}})
+				w.process(t.Context(), &turn.Envelope{SessionID: "s", Content: "go", Approver: &test.by})
 				if waited := time.Since(begin); (waited > 0) != test.waits {
 					t.Errorf("it waited for %v", waited)
 				}
@@ -330,7 +330,7 @@ func TestAConfigurationOverridesWhatToolsAsk(t *testing.T) {
 	if want := "- `fs.read`: Says what it is told.\n- `fs.write` (asks): Says what it is told.\n- `web.get` (asks): Says what it is told."; listed != want {
 		t.Errorf("%q", listed)
 	}
-	h := w.process(t.Context(), &turn.Envelope{SessionID: "s", Content: "go", Extra: map[string]any{turn.ExtraApprover: turn.Approver{None: true}}})
+	h := w.process(t.Context(), &turn.Envelope{SessionID: "s", Content: "go", Approver: &turn.Approver{None: true}})
 	denied := map[string]bool{}
 	for _, e := range h.events {
 		for _, r := range e.Results {

@@ -54,7 +54,7 @@ func (a *Agent) commandStream(ctx context.Context, t *turn.Turn, e *turn.Envelop
 
 // answerCommand runs the command of a turn, unless another process has done it: then known is true, and the reply is that of the tape.
 func (a *Agent) answerCommand(ctx context.Context, e *turn.Envelope, id turn.SessionID, turnID string) (r command.Reply, known bool, err error) {
-	if e.Resumed() {
+	if e.Resumed {
 		t, err := OpenTape(ctx, a.framework.Load(), id)
 		if err != nil {
 			return r, false, err
@@ -91,7 +91,7 @@ func (a *Agent) recordCommand(ctx context.Context, e *turn.Envelope, id turn.Ses
 	}
 	_, err = t.Append(ctx, tape.NewEvent(entryCommand, map[string]any{
 		"name": r.Name, "status": string(r.Status), "elapsed": r.Elapsed.String(), "output": r.Output,
-	}).With(tape.Meta{Turn: turnID, Agent: e.Agent(), ContextHidden: true}))
+	}).With(tape.Meta{Turn: turnID, Agent: e.Agent, ContextHidden: true}))
 	return err
 }
 

@@ -170,7 +170,7 @@ func TestAPromptIsTheTextWithItsFacts(t *testing.T) {
 				"",
 			},
 			"facts with a time zone": { // DC-17
-				turn.Envelope{Content: "hi", Context: []turn.Fact{{Key: "from", Value: "Ann"}}, Extra: map[string]any{turn.ExtraTimezone: time.FixedZone("Asia/Tokyo", 9*60*60)}},
+				turn.Envelope{Content: "hi", Context: []turn.Fact{{Key: "from", Value: "Ann"}}, Timezone: time.FixedZone("Asia/Tokyo", 9*60*60)},
 				turn.Prompt{Text: "from: Ann\ndate: 2000-01-01T09:00:00+09:00 Asia/Tokyo\n\nhi"},
 				"",
 			},
@@ -336,7 +336,7 @@ func TestTheModelLearnsTheDate(t *testing.T) {
 			t.Fatal(err)
 		}
 		e := message("hi")
-		e.Extra = map[string]any{turn.ExtraTimezone: zone}
+		e.Timezone = zone
 		if h := w.process(t.Context(), e); h.err != nil {
 			t.Fatal(h.err)
 		}
@@ -428,7 +428,7 @@ func TestASessionIsCalledByTheWordsOfItsFirstMessage(t *testing.T) {
 		"facts":       {Content: "Hello  there\nall", Context: []turn.Fact{{Key: "from", Value: "Ann"}}},
 		"media":       {Content: "Hello  there\nall", Media: []turn.Media{{Type: "image", URL: "https://x/y.png"}}},
 		"words of others": { // DC-07: of a group
-			Content: "[earlier]\n> x\n\nHello there all", Context: []turn.Fact{{Key: "a", Value: "b"}}, Extra: map[string]any{turn.ExtraWords: "Hello there all"},
+			Content: "[earlier]\n> x\n\nHello there all", Context: []turn.Fact{{Key: "a", Value: "b"}}, OwnWords: new("Hello there all"),
 		},
 		"facts and media": {Content: "Hello there all", Context: []turn.Fact{{Key: "a", Value: "b"}}, Media: []turn.Media{{Type: "image", URL: "https://x/y.png"}}},
 	} {

@@ -39,7 +39,7 @@ func (a *Agent) BuildPrompt(ctx context.Context, e *turn.Envelope, _ turn.Sessio
 			fmt.Fprintf(&text, "%s: %s\n", key, oneLine(f.Value, maxFact))
 		}
 	}
-	date := time.Now().In(e.Timezone())
+	date := time.Now().In(cmp.Or(e.Timezone, time.UTC))
 	text.WriteString("date: " + date.Format(time.RFC3339))
 	if zone := date.Location(); zone != time.UTC {
 		text.WriteString(" " + zone.String())

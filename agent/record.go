@@ -129,21 +129,14 @@ func readRecord(ctx context.Context, t *tape.Tape, id string) (*record, error) {
 
 // add adds the next entry of the turn.
 func (r *record) add(e tape.Entry) {
-	var p struct {
-		Role, Kind, Message string
-		Content             json.RawMessage
-		Calls               []tape.Call
-		IDs                 []string
-		Results             []json.RawMessage
-	}
-	_ = json.Unmarshal(e.Payload, &p)               // what cannot be read says nothing
+	p := tape.PayloadOf(e)
 	text := decode[string](p.Content)               // parts are no text
 	if tape.MetaOf(e).Partial && r.failure == nil { // the turn was about to end
 		r.failure = turn.ErrStopped
 	}
 	switch e.Kind {
 	case tape.KindEvent:
-		r.event(eventOf(e))
+		r.event(p.Name, p.Data)
 	case tape.KindMessage:
 		if p.Role != adapter.Assistant {
 			r.ask(e)
@@ -156,7 +149,7 @@ func (r *record) add(e tape.Entry) {
 	case tape.KindToolCall:
 		r.reply(text)
 		r.now.open, r.now.runs, r.now.asked = len(r.Calls), true, e.Date
-		for _, c := range p.Calls {
+		for _, c := range p.ToolCalls() {
 			r.Calls = append(r.Calls, tool.Call{ID: c.ID, Name: c.Function.Name, Arguments: json.RawMessage(c.Function.Arguments)})
 		}
 	case tape.KindToolResult:

@@ -15,9 +15,9 @@ import (
 func TestAMessageIsOnTheTapeOnceHoweverOftenItsTurnIsRun(t *testing.T) {
 	away := &adapter.Error{Code: adapter.CodeUnavailable, Message: "away"}
 	ask := func(id, text string, repeated bool) *turn.Envelope {
-		e := &turn.Envelope{ID: id, SessionID: "s", Channel: "telegram", ChatID: "1", Content: text, Extra: map[string]any{}}
+		e := &turn.Envelope{ID: id, SessionID: "s", Channel: "telegram", ChatID: "1", Content: text}
 		if repeated {
-			e.Extra[turn.ExtraRepeated] = true
+			e.Repeated = true
 		}
 		return e
 	}

@@ -28,7 +28,7 @@ const turnID = "t-resumed"
 // resumed is the envelope of a turn that another process may have begun.
 func resumed(text string) *turn.Envelope {
 	e := message(text)
-	e.Extra = map[string]any{turn.ExtraResumed: true}
+	e.Resumed = true
 	return e
 }
 

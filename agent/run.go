@@ -58,7 +58,7 @@ type (
 
 // StartEntry returns the entry that begins a turn.
 func StartEntry(data any, e *turn.Envelope) tape.Entry {
-	return tape.NewEvent(entryStart, data).With(tape.Meta{Agent: e.Agent()})
+	return tape.NewEvent(entryStart, data).With(tape.Meta{Agent: e.Agent})
 }
 
 // EndEntry returns the entry that ends a turn.
@@ -284,7 +284,7 @@ func (r *run) begin() (err error) {
 	if r.selector, err = r.turn.Selector(r.ctx, r.state); err != nil {
 		return err
 	}
-	if r.turn.Envelope().Resumed() && r.parent == nil {
+	if r.turn.Envelope().Resumed && r.parent == nil {
 		past, err := readRecord(r.ctx, r.tape, r.id)
 		if err != nil {
 			return err
@@ -408,7 +408,7 @@ func (r *run) messageID() string {
 // recallMessage finds the message of a turn that is run again, if nothing was said since but replies that were cut off. The model does not see these.
 func (r *run) recallMessage() (message tape.Entry, found bool, err error) {
 	e := r.turn.Envelope()
-	if again, _ := e.Extra[turn.ExtraRepeated].(bool); !again || len(r.asked) > 0 || r.parent != nil || r.messageID() == "" {
+	if !e.Repeated || len(r.asked) > 0 || r.parent != nil || r.messageID() == "" {
 		return tape.Entry{}, false, nil
 	}
 	kinds := []tape.Kind{tape.KindAnchor, tape.KindMessage}
@@ -441,7 +441,7 @@ func (r *run) lastSystem() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		return decode[struct{ Content string }](e.Payload).Content, nil
+		return decode[string](tape.PayloadOf(e).Content), nil
 	}
 	return "", nil
 }
@@ -468,11 +468,7 @@ func Aborted(ctx context.Context, t *tape.Tape) ([]tape.Entry, error) {
 
 // eventOf reads an event.
 func eventOf(e tape.Entry) (name string, data json.RawMessage) {
-	var p struct {
-		Name string          `json:"name"`
-		Data json.RawMessage `json:"data"`
-	}
-	_ = json.Unmarshal(e.Payload, &p) // one without a name means nothing here
+	p := tape.PayloadOf(e) // one without a name means nothing here
 	return p.Name, p.Data
 }
 
@@ -572,8 +568,7 @@ func (r *run) steer() error {
 		if p.Empty() {
 			continue
 		}
-		id, _ := e.Extra[turn.ExtraRun].(string)
-		m := []tape.Entry{titled(r.message(p), e).With(tape.Meta{Steered: true, Run: id})}
+		m := []tape.Entry{titled(r.message(p), e).With(tape.Meta{Steered: true, Run: e.Run})}
 		if err := r.appendAlways(m...); err != nil {
 			return err
 		}
@@ -593,7 +588,7 @@ func (r *run) systemPrompt() (string, error) {
 	}
 	parts := []string{text, "", r.agent.skillsList()}
 	if e := r.turn.Envelope(); len(e.Context) == 0 { // else each message has its date
-		zone := e.Timezone()
+		zone := cmp.Or(e.Timezone, time.UTC)
 		parts[1] = time.Now().In(zone).Format("Today is Monday, 2 January 2006 (") + zone.String() + ")."
 	}
 	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "\n\n"), nil

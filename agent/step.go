@@ -95,14 +95,19 @@ func (r *run) read(rep *reply, chunks func(func(adapter.Chunk, error) bool)) err
 			return err
 		}
 		if c.Restart {
-			r.retract(string(rep.text))
+			// What was the text of this step so far are thoughts.
+			r.emit(turn.Event{Kind: turn.RetractEvent, Delta: r.gap + string(rep.text)})
+			r.emit(turn.Event{Kind: turn.ReasoningEvent, Delta: string(rep.text)})
+			r.paragraphs, r.gap = r.before, ""
 		}
 		complete, err := rep.add(&c)
 		if err != nil {
 			return err
 		}
 		if c.Text != "" {
-			r.emitText(c.Text)
+			gap := r.add(r.steps, c.Text)
+			r.gap += gap
+			r.emit(turn.Text(gap + c.Text))
 		}
 		if c.Reasoning != "" {
 			r.emit(turn.Event{Kind: turn.ReasoningEvent, Delta: c.Reasoning})
@@ -131,20 +136,6 @@ func (r *run) read(rep *reply, chunks func(func(adapter.Chunk, error) bool)) err
 		return errLeft
 	}
 	return nil
-}
-
-// emitText hands on text, as a paragraph of the step.
-func (r *run) emitText(text string) {
-	gap := r.add(r.steps, text)
-	r.gap += gap
-	r.emit(turn.Text(gap + text))
-}
-
-// retract makes thoughts of the text of this step.
-func (r *run) retract(text string) {
-	r.emit(turn.Event{Kind: turn.RetractEvent, Delta: r.gap + text})
-	r.emit(turn.Event{Kind: turn.ReasoningEvent, Delta: text})
-	r.paragraphs, r.gap = r.before, ""
 }
 
 // chunks yields what a hook has answered as a model would.
@@ -395,7 +386,7 @@ func (r *run) runTools(tools []*tool.Tool, calls []tool.Call) (err error) {
 func (r *run) runner() *tool.Runner {
 	a := r.agent
 	approval := cmp.Or(a.options.ApprovalTimeout, tool.DefaultApprovalTimeout)
-	if _, isRun := r.turn.Envelope().Extra[turn.ExtraRun]; !isRun { // a question must not hold up a chat for a day
+	if r.turn.Envelope().Run == "" { // a question must not hold up a chat for a day
 		approval = min(approval, tool.DefaultApprovalTimeout)
 	}
 	return &tool.Runner{

@@ -624,7 +624,7 @@ func TestAMessageWithoutWordsHasATitle(t *testing.T) {
 	facts := tape.NewMessage("user", "<message>\nsender: Ann\n</message>")
 	for want, e := range map[string]*turn.Envelope{
 		"[image] [file]": {Media: []turn.Media{{Type: "image"}, {Type: "image"}, {}}},
-		"[message]":      {Extra: map[string]any{turn.ExtraWords: " "}},
+		"[message]":      {OwnWords: new(" ")},
 		"hi":             {Content: "hi", Media: []turn.Media{{Type: "image"}}},
 	} {
 		if got := tape.MetaOf(titled(facts, e)).Title; got != want {

@@ -127,7 +127,7 @@ func tapeInfo(ctx context.Context, r *run, _ none) (tapeInfoOut, error) {
 
 // date writes a date in the time zone of the conversation.
 func (r *run) date(t time.Time) string {
-	return t.In(r.turn.Envelope().Timezone()).Format(time.RFC3339)
+	return t.In(cmp.Or(r.turn.Envelope().Timezone, time.UTC)).Format(time.RFC3339)
 }
 
 type tapeSearchIn struct {

@@ -782,8 +782,12 @@ func TestAChunkAllocatesNothing(t *testing.T) {
 			// As a manager watches it: what is written is counted.
 			written := 0
 			w.Written = func(n int) bool { written += n; return true }
-			opened := new(observer)
-			w.Writes = opened
+			opened := 0
+			w.Writes = func(_ *ChatBot, _ []byte, open bool) {
+				if open {
+					opened++
+				}
+			}
 			o := newOutput(New(w.Env, "b", "x", c.config))
 			o.write(c.first)
 			for range 1000 { // fills what grows once
@@ -797,18 +801,12 @@ func TestAChunkAllocatesNothing(t *testing.T) {
 			if n := testing.AllocsPerRun(2000, func() { o.reason("word") }); n > 0 {
 				t.Errorf("%v allocations of a thought", n)
 			}
-			if o.failure != nil || *opened != 1 {
-				t.Fatal(o.failure, *opened)
+			if o.failure != nil || opened != 1 {
+				t.Fatal(o.failure, opened)
 			}
 		})
 	}
 }
-
-// observer counts the strings and arrays that a bot has opened.
-type observer int
-
-func (o *observer) Open(*ChatBot, []byte)  { *o++ }
-func (o *observer) Close(*ChatBot, []byte) {}
 
 func BenchmarkChunk(b *testing.B) {
 	for _, c := range []struct {

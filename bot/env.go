@@ -21,9 +21,9 @@ type Env struct {
 	Params map[string]any
 	// CacheKey is that of the requests; see [adapter.Request].
 	CacheKey string
-	// Writes is called when a bot opens and closes a string or array, so that two bots that write to the same one are noticed.
-	// It may be nil.
-	Writes WriteObserver
+	// Writes is called when a bot opens a string or array, and when it closes it, so that two bots that write to the same one are
+	// noticed. It may be nil.
+	Writes func(b *ChatBot, uri []byte, open bool)
 	// Report makes an "error" event of what does not end the bot, a [*Failure] mostly. It may be nil.
 	Report func(b *ChatBot, err error)
 	// Written is called with the number of bytes of text that a bot got from its model; false stops the bot. It may be nil.
@@ -35,12 +35,6 @@ type Env struct {
 	Keep func(ctx context.Context, kind string, data []byte) (url string, err error)
 	// Log gets what users must not see. It may be nil.
 	Log *slog.Logger
-}
-
-// WriteObserver sees which strings and arrays are open for writing.
-type WriteObserver interface {
-	Open(bot *ChatBot, uri []byte)
-	Close(bot *ChatBot, uri []byte)
 }
 
 // Models finds a model by name; *[adapter.Registry] is one.

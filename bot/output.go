@@ -49,7 +49,7 @@ type output struct {
 func newOutput(b *ChatBot) *output {
 	o := &output{bot: b, root: []byte(b.root), hidden: b.config.Quiet}
 	o.thought = []byte(jsonuri.Join(b.root, "$reasoning_context"))
-	o.writes = writes{bot: b, observer: b.env.Writes}
+	o.writes.bot = b
 	o.held = (b.config.OnInvalid.retries() || b.config.OnInvalid.Fails()) && b.config.format() == JSON
 	o.keep = !b.config.NoValue || b.config.Schema != nil || o.held || b.config.Tools != nil // the first may give way to a second
 	switch b.config.format() {
@@ -58,7 +58,7 @@ func newOutput(b *ChatBot) *output {
 	case HTML:
 		o.reader = newHTMLReader(o)
 	default:
-		o.reader = newJSONReader(o)
+		o.reader = &jsonReader{o, jsonuri.NewParser(o.handler(), &jsonuri.Options{Root: o.bot.root, Repair: true})}
 		return o
 	}
 	o.keep = o.keep || b.listener.String != nil

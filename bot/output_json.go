@@ -12,10 +12,6 @@ type jsonReader struct {
 	*jsonuri.Parser
 }
 
-func newJSONReader(o *output) *jsonReader {
-	return &jsonReader{o, jsonuri.NewParser(o.handler(), &jsonuri.Options{Root: o.bot.root, Repair: true})}
-}
-
 func (r *jsonReader) write(chunk string) error {
 	_, err := r.WriteString(chunk)
 	return err

@@ -10,15 +10,9 @@ import (
 )
 
 // schemas are compiled once. A program has few of them; large ones, of which what is made takes several times as much, are not stored.
-var schemas, _ = lru.New[string, compiledSchema](64)
+var schemas, _ = lru.New[string, *schema.Schema](64)
 
 const maxSchema = 64 << 10
-
-// compiledSchema is a schema without the regular expressions that do not compile here.
-type compiledSchema struct {
-	*schema.Schema
-	unchecked []string // what is wrong with those
-}
 
 // CheckSchema says what is wrong with a JSON Schema, if anything.
 func CheckSchema(text json.RawMessage) error {
@@ -33,16 +27,15 @@ func CheckForeignSchema(text json.RawMessage) error {
 	return err
 }
 
-func compileSchema(text json.RawMessage) (compiledSchema, error) {
+func compileSchema(text json.RawMessage) (*schema.Schema, error) {
 	if s, ok := schemas.Get(string(text)); ok {
 		return s, nil
 	}
-	s, unchecked, err := schema.CompileForeign(text)
-	made := compiledSchema{s, unchecked}
+	s, err := schema.CompileForeign(text)
 	if err == nil && len(text) <= maxSchema {
-		schemas.Add(string(text), made)
+		schemas.Add(string(text), s)
 	}
-	return made, err
+	return s, err
 }
 
 // maxViolations is how many misfits of one document are reported. More would not help the reader.
@@ -83,7 +76,7 @@ func validate(text, value json.RawMessage) []violation {
 	for _, m := range s.CheckText(value, maxViolations) {
 		found = append(found, violation(m))
 	}
-	for _, message := range s.unchecked {
+	for _, message := range s.Left {
 		found = append(found, violation{Message: message, Unchecked: true})
 	}
 	return found

@@ -5,23 +5,22 @@ import "bytes"
 // writes knows which strings and arrays a bot has open. Deltas come in document order, so these are the arrays on the way
 // to the last delta and the string that it appended to: one path, and where on it they end.
 type writes struct {
-	bot      *ChatBot
-	observer WriteObserver // may be nil
-	path     []byte
-	open     []int // lengths of the parts of path that are open
-	text     bool  // the last of them is a string
+	bot  *ChatBot
+	path []byte
+	open []int // lengths of the parts of path that are open
+	text bool  // the last of them is a string
 }
 
 // delta notes a delta at uri.
 func (w *writes) delta(uri []byte, appends, array bool) {
-	if w.observer == nil || appends && w.text && bytes.Equal(uri, w.path) {
+	if w.bot.env.Writes == nil || appends && w.text && bytes.Equal(uri, w.path) {
 		return
 	}
 	w.leave(uri)
 	w.path = append(w.path[:0], uri...)
 	if appends || array {
 		w.open, w.text = append(w.open, len(uri)), appends
-		w.observer.Open(w.bot, uri)
+		w.bot.env.Writes(w.bot, uri, true)
 	}
 }
 
@@ -33,13 +32,9 @@ func (w *writes) leave(uri []byte) {
 			return
 		}
 		w.open, w.text = w.open[:n-1], false
-		w.observer.Close(w.bot, w.path[:end])
+		w.bot.env.Writes(w.bot, w.path[:end], false)
 	}
 }
 
 // close closes everything.
-func (w *writes) close() {
-	if w.observer != nil {
-		w.leave(nil)
-	}
-}
+func (w *writes) close() { w.leave(nil) }

@@ -141,9 +141,9 @@ func BuildContext(f Facts) (*TurnContext, error) {
 		HasRole:           d.HasRole,
 		Approver:          d.Approver,
 
-		MessageThreadID: fallBack(f.Reply.MessageThreadID, c.ThreadID),
+		MessageThreadID: f.Reply.MessageThreadID.Or(Some(c.ThreadID)).Value,
 		NativeChannelID: cmp.Or(f.Reply.NativeChannelID, c.NativeChannelID),
-		ThreadParentID:  fallBack(f.Reply.ThreadParentID, c.ParentID),
+		ThreadParentID:  f.Reply.ThreadParentID.Or(Some(c.ParentID)).Value,
 	}
 	if c.Kind != Direct {
 		t.GroupSubject = t.ConversationLabel
@@ -169,11 +169,6 @@ func BuildContext(f Facts) (*TurnContext, error) {
 		t.ThreadLabel = label(cmp.Or(w.Label, w.ID))
 	}
 	return t, nil
-}
-
-// fallBack returns the value of o, which may be none, or unset if o is not set.
-func fallBack(o Opt, unset string) string {
-	return o.Or(Some(unset)).Value
 }
 
 func cleanHistory(entries []HistoryEntry) []HistoryEntry {

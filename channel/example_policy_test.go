@@ -39,7 +39,7 @@ func ExampleEvaluate() {
 		Sender:       sender,
 		Conversation: channel.ConversationFacts{Kind: channel.Direct, ID: "43"},
 		Message:      channel.MessageFacts{RawBody: "hello"},
-		Access:       policy.Access(sender.Identity(), channel.MentionFacts{}),
+		Access:       policy.Access(sender, channel.MentionFacts{}),
 	})
 	fmt.Println(d.Admission.Kind, d.Admission.Reason, d.Setting)
 	// Output:

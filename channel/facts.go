@@ -36,7 +36,7 @@ const (
 
 // Opt is a value, none by decision, or unset: only what is unset falls back.
 type Opt struct {
-	Value string
+	Value string // "" for none
 	Set   bool
 }
 
@@ -45,9 +45,6 @@ func Some(value string) Opt { return Opt{value, true} }
 
 // None ends the search for a value: there is to be none.
 var None = Opt{Set: true}
-
-// Get returns the value, "" for none, and whether it was set.
-func (o Opt) Get() (value string, set bool) { return o.Value, o.Set }
 
 // Or is o where it is set, else p.
 func (o Opt) Or(p Opt) Opt {
@@ -59,12 +56,13 @@ func (o Opt) Or(p Opt) Opt {
 
 // SenderFacts say who wrote.
 type SenderFacts struct {
-	ID           string // canonical
-	Name         string // for people
-	Username     string // the handle, where it is another
-	Tag          string // the platform's
-	DisplayLabel string // ready for the envelope
-	Roles        []string
+	ID           string   // canonical
+	Name         string   // for people
+	Username     string   // the handle, where it is another
+	Tag          string   // the platform's
+	DisplayLabel string   // ready for the envelope
+	Roles        []string // of the platform: a list has them as "role:…"
+	Paired       Tri      // unknown is a store that cannot be read, or a group
 	IsBot        bool
 	IsSelf       bool // this agent
 }

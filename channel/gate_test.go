@@ -127,7 +127,7 @@ func TestWithoutAccessFactsThereIsNoPolicy(t *testing.T) {
 			if diff := cmp.Diff(dropped(channel.ReasonNoPolicy), channel.Evaluate(f).Admission); diff != "" {
 				t.Errorf("%s, bot %t: %s", kind, bot, diff)
 			}
-			f.Access = channel.Policy{}.Access(f.Sender.Identity(), channel.MentionFacts{})
+			f.Access = channel.Policy{}.Access(f.Sender, channel.MentionFacts{})
 			if diff := cmp.Diff(dropped(channel.ReasonNoPolicy), channel.Evaluate(f).Admission); diff != "" {
 				t.Errorf("%s, bot %t, no settings: %s", kind, bot, diff)
 			}
@@ -344,27 +344,26 @@ func TestAHiddenForwardDoesNotWaitInTheWindow(t *testing.T) {
 
 // CH-100, CH-102
 func TestListsMatchStableIDsAndNamesOnlyIfTold(t *testing.T) {
-	who := channel.Identity{IDs: []string{"42", "alt"}, Mutable: []string{"@Alice", "Alice Doe"}, Roles: []string{"mod"}}
+	who := channel.SenderFacts{ID: "42alt", Username: "@Alice", Name: "Alice Doe", Roles: []string{"mod"}}
 	for name, test := range map[string]struct {
 		list          []string
 		mutable, want bool
 	}{
-		"an id":                       {list: []string{"1", "42"}, want: true},
-		"another of the sender's ids": {list: []string{"alt"}, want: true},
-		"the start of an id":          {list: []string{"4"}},
-		"a handle":                    {list: []string{"@alice"}},
-		"a handle, if told":           {list: []string{"@alice"}, mutable: true, want: true},
-		"a handle without its sign":   {list: []string{"alice"}, mutable: true, want: true},
-		"a name":                      {list: []string{"Alice Doe"}},
-		"a name, if told":             {list: []string{"alice doe"}, mutable: true, want: true},
-		"a role":                      {list: []string{"role:mod"}, want: true},
-		"another role":                {list: []string{"role:admin"}},
-		"a role without its prefix":   {list: []string{"mod"}},
-		"an id in another case":       {list: []string{"ALT"}},
-		"everybody":                   {list: []string{"*"}, mutable: true},
-		"an empty entry":              {list: []string{""}, mutable: true},
-		"nobody":                      {list: []string{}},
-		"no list":                     {},
+		"an id":                     {list: []string{"1", "42alt"}, want: true},
+		"the start of an id":        {list: []string{"4"}},
+		"a handle":                  {list: []string{"@alice"}},
+		"a handle, if told":         {list: []string{"@alice"}, mutable: true, want: true},
+		"a handle without its sign": {list: []string{"alice"}, mutable: true, want: true},
+		"a name":                    {list: []string{"Alice Doe"}},
+		"a name, if told":           {list: []string{"alice doe"}, mutable: true, want: true},
+		"a role":                    {list: []string{"role:mod"}, want: true},
+		"another role":              {list: []string{"role:admin"}},
+		"a role without its prefix": {list: []string{"mod"}},
+		"an id in another case":     {list: []string{"42ALT"}},
+		"everybody":                 {list: []string{"*"}, mutable: true},
+		"an empty entry":            {list: []string{""}, mutable: true},
+		"nobody":                    {list: []string{}},
+		"no list":                   {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := channel.Policy{DMAllowFrom: test.list, GroupAllowFrom: test.list, Users: test.list, Admins: test.list, MatchMutable: test.mutable}
@@ -382,7 +381,7 @@ func TestListsMatchStableIDsAndNamesOnlyIfTold(t *testing.T) {
 // CH-102: somebody called "*" or without any id is not everybody.
 func TestNobodyMatchesByAnEmptyIdentity(t *testing.T) {
 	p := channel.Policy{DM: channel.PolicyAllowlist, DMAllowFrom: []string{"42", "", "*", "@", "role:"}, MatchMutable: true}
-	for _, who := range []channel.Identity{{}, {IDs: []string{""}}, {IDs: []string{"*"}}, {Mutable: []string{"", "@", "*"}}} {
+	for _, who := range []channel.SenderFacts{{}, {ID: "*"}, {Username: "@", Name: "*"}} {
 		if p.Access(who, channel.MentionFacts{}).DM.Sender {
 			t.Errorf("%+v is on the list", who)
 		}
@@ -394,16 +393,16 @@ func TestSeesSaysWhetherSomebodyMayTalk(t *testing.T) {
 	p := channel.Policy{DM: channel.PolicyAllowlist, DMAllowFrom: []string{"42"}, Group: channel.PolicyOpen}
 	for name, test := range map[string]struct {
 		kind channel.ChatType
-		ids  []string
+		id   string
 		want channel.Tri
 	}{
-		"on the list":                  {channel.Direct, []string{"42"}, channel.Yes},
-		"not on the list":              {channel.Direct, []string{"1"}, channel.No},
-		"nobody knows":                 {channel.Direct, nil, channel.Unknown},
-		"anybody in an open group":     {channel.Group, []string{"1"}, channel.Yes},
-		"nobody knows, in an open one": {channel.Group, nil, channel.Unknown},
+		"on the list":                  {channel.Direct, "42", channel.Yes},
+		"not on the list":              {channel.Direct, "1", channel.No},
+		"nobody knows":                 {channel.Direct, "", channel.Unknown},
+		"anybody in an open group":     {channel.Group, "1", channel.Yes},
+		"nobody knows, in an open one": {channel.Group, "", channel.Unknown},
 	} {
-		if got := p.Sees(test.kind, channel.Identity{IDs: test.ids}); got != test.want {
+		if got := p.Sees(test.kind, channel.SenderFacts{ID: test.id}); got != test.want {
 			t.Errorf("%s: got %d, want %d", name, got, test.want)
 		}
 	}

@@ -57,31 +57,9 @@ const Inherit = "inherit"
 // rolePrefix begins an entry that names a role of the platform instead of someone.
 const rolePrefix = "role:"
 
-// Identity is who is compared with the lists.
-type Identity struct {
-	IDs     []string // canonical, as the channel has normalised them
-	Mutable []string // names and handles: anybody may take one, so that they count only with match_mutable
-	Roles   []string // of the platform: a list has them as "role:…"
-	Paired  Tri      // unknown is a store that cannot be read
-}
-
-// Identity is what the lists are compared with. It is not known whether the sender was paired.
-func (s SenderFacts) Identity() Identity {
-	who := Identity{Roles: s.Roles}
-	if s.ID != "" {
-		who.IDs = []string{s.ID}
-	}
-	for _, name := range []string{s.Username, s.Name} {
-		if name != "" {
-			who.Mutable = append(who.Mutable, name)
-		}
-	}
-	return who
-}
-
 // Access compares who writes with the settings. m is what the channel knows of mentions; which implicit kinds are allowed, the
 // settings say.
-func (p Policy) Access(who Identity, m MentionFacts) AccessFacts {
+func (p Policy) Access(who SenderFacts, m MentionFacts) AccessFacts {
 	m.AllowedImplicit = p.Implicit
 	return AccessFacts{
 		DM: DMFacts{
@@ -105,8 +83,8 @@ func (p Policy) Access(who Identity, m MentionFacts) AccessFacts {
 
 // Sees says whether words of who would be let in as a message in a conversation of this kind: what SenderAllowed of a quote, a
 // forward and a thread is. Of someone without an id it is not known.
-func (p Policy) Sees(kind ChatType, who Identity) Tri {
-	if len(who.IDs) == 0 {
+func (p Policy) Sees(kind ChatType, who SenderFacts) Tri {
+	if who.ID == "" {
 		return Unknown
 	}
 	if _, reason := senderGate(kind, p.Access(who, MentionFacts{})); reason != "" {
@@ -115,26 +93,21 @@ func (p Policy) Sees(kind ChatType, who Identity) Tri {
 	return Yes
 }
 
-// listed says whether an entry is who. [Anyone] is no one here: it has its meaning from the policy.
-func (p Policy) listed(list []string, who Identity) bool {
-	for _, entry := range list {
-		if entry == "" || entry == Anyone {
-			continue
-		}
-		if slices.Contains(who.IDs, entry) {
-			return true
-		}
-		if role, ok := strings.CutPrefix(entry, rolePrefix); ok && slices.Contains(who.Roles, role) {
-			return true
-		}
+// listed says whether an entry is who. [Anyone] is no one here: it has its meaning from the policy. Anybody may take a name or a handle, so that they
+// count only with match_mutable.
+func (p Policy) listed(list []string, who SenderFacts) bool {
+	return slices.ContainsFunc(list, func(entry string) bool {
+		role, isRole := strings.CutPrefix(entry, rolePrefix)
 		handle := strings.TrimPrefix(entry, "@")
-		if p.MatchMutable && handle != "" && slices.ContainsFunc(who.Mutable, func(name string) bool {
-			return strings.EqualFold(strings.TrimPrefix(name, "@"), handle)
-		}) {
+		isHandle := func(name string) bool { return strings.EqualFold(strings.TrimPrefix(name, "@"), handle) }
+		switch {
+		case entry == "" || entry == Anyone:
+			return false
+		case entry == who.ID || isRole && slices.Contains(who.Roles, role):
 			return true
 		}
-	}
-	return false
+		return p.MatchMutable && handle != "" && (isHandle(who.Username) || isHandle(who.Name))
+	})
 }
 
 // Settings gives the policy for a place, and with it the agent that answers there. Fields are resolved one by one: thread, conversation, account, channel, default.

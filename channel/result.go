@@ -36,7 +36,7 @@ type Result struct {
 
 // DispatchResult is what was sent.
 type DispatchResult struct {
-	Tool, Block, Final int  // blocks that were sent, by kind
-	Deferred           bool // the message was given to a turn that runs
-	NoReply            bool // there is nothing to show, by decision
+	Sent     bool // something was sent: also by the dispatch itself, without the sink
+	Deferred bool // the message was given to a turn that runs
+	NoReply  bool // there is nothing to show, by decision
 }

@@ -231,7 +231,7 @@ func TestTheListOfGroupsIsThatOfDirectConversationsOnlyIfItSaysSo(t *testing.T) 
 			DMPolicy: channel.PolicyAllowlist, DMAllowFrom: []string{"42"}, GroupPolicy: channel.PolicyAllowlist, GroupAllowFrom: list,
 		})).Policy(group("-100"))
 	}
-	who := channel.Identity{IDs: []string{"42"}}
+	who := channel.SenderFacts{ID: "42"}
 	for name, test := range map[string]struct {
 		list []string
 		want bool
@@ -275,7 +275,7 @@ func TestOnlyConversationsThatAreAllowedAreAnswered(t *testing.T) {
 		q.Channel, q.Kind = "telegram", channel.Group
 		p := s.Policy(q)
 		f := admitted(channel.Group)
-		f.Access = p.Access(f.Sender.Identity(), channel.MentionFacts{})
+		f.Access = p.Access(f.Sender, channel.MentionFacts{})
 		d := channel.Evaluate(f)
 		if reached := d.Admission.Reason != channel.ReasonRouteNotAllowed; reached != test.want || !reached && d.Setting != test.path {
 			t.Errorf("%s: %+v", name, d)
@@ -308,7 +308,7 @@ func TestAChannelThatIsNotConfiguredAdmitsNobody(t *testing.T) {
 	for name, s := range map[string]*channel.Tree{"an empty configuration": tree(t, channel.Configuration{}), "none": new(channel.Tree)} {
 		for _, kind := range []channel.ChatType{channel.Direct, channel.Group, channel.Broadcast} {
 			f := admitted(kind)
-			f.Access = s.Policy(channel.PolicyQuery{Channel: "telegram", Conversation: "1", Kind: kind}).Access(f.Sender.Identity(), channel.MentionFacts{})
+			f.Access = s.Policy(channel.PolicyQuery{Channel: "telegram", Conversation: "1", Kind: kind}).Access(f.Sender, channel.MentionFacts{})
 			if got := channel.Evaluate(f).Admission; got != dropped(channel.ReasonNoPolicy) {
 				t.Errorf("%s, %s: %+v", name, kind, got)
 			}

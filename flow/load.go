@@ -3,12 +3,9 @@ package flow
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"path"
-	"regexp"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/internal/schema"
@@ -27,7 +24,7 @@ type FileReader interface {
 // dir resolves `file:` references; where it is nil, as for a workflow in a request, there can be none, and no extra_body. providers are
 // those that models can be of; without any, that is not checked. All problems found are joined; each is a *[FileError].
 func ParseSpec(file string, text []byte, dir FileReader, providers ...string) (Workflow, error) {
-	l := &loader{Reader: yaml.Reader{File: file, Aliases: true, Explain: unquoted}, dir: dir, providers: providers}
+	l := &loader{Reader: yaml.Reader{File: file, Aliases: true}, dir: dir, providers: providers}
 	var s *spec
 	if root := l.Parse(string(text)); root != nil {
 		s = l.workflow(root)
@@ -207,15 +204,3 @@ func (l *loader) checkSchema(n *yaml.Node, what string, text json.RawMessage, ch
 
 // conditionForm is how a condition is written.
 const conditionForm = `write a condition without braces and on one line, such as: input.level == "expert"`
-
-// unquotedTemplate is a template that is not in quotes, behind a key or the dash of a list.
-var unquotedTemplate = regexp.MustCompile(`^[^"']*?[:-]\s*(\{[{%])`)
-
-// unquoted explains a line with a template that is not quoted, which YAML takes for a mapping; col is where it begins.
-func unquoted(text string) (col int, hint string) {
-	at := unquotedTemplate.FindStringSubmatchIndex(text)
-	if at == nil {
-		return 0, ""
-	}
-	return utf8.RuneCountInString(text[:at[2]]) + 1, fmt.Sprintf("YAML reads %s as the start of a mapping; put the text in quotes", text[at[2]:at[3]])
-}

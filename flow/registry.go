@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/internal/backoff"
+	"github.com/lingserve/lingserve/internal/yaml"
 )
 
 // Registry holds the workflows that can be run. It is safe for concurrent use; its zero value holds none and reads no folder.
@@ -194,14 +195,20 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// regularFiles reads only ordinary files: a pipe would wait for ever, and a device has no end.
+// regularFiles reads only ordinary files, and of each only a little more than is allowed: a pipe would wait for ever, and a device
+// has no end.
 type regularFiles struct{ fs.FS }
 
 func (r regularFiles) ReadFile(name string) ([]byte, error) {
 	if info, err := fs.Stat(r.FS, name); err == nil && !info.Mode().IsRegular() {
 		return nil, errors.New("it is not a regular file")
 	}
-	return fs.ReadFile(r.FS, name)
+	f, err := r.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, yaml.MaxBytes+1))
 }
 
 // fingerprint changes when a file in the folder changes, comes or goes. Hidden files and folders do not count. It is never "".

@@ -3,6 +3,7 @@ package flow
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lingserve/lingserve/internal/yaml"
 	"github.com/lingserve/lingserve/ling"
 )
 
@@ -151,6 +153,15 @@ func TestFilesOutsideTheFolderAreNotRead(t *testing.T) {
 		if !strings.Contains(err.Error(), "whole.yaml: cannot read the file: path escapes") {
 			t.Errorf("a link to a workflow outside was followed: %v", err)
 		}
+	}
+}
+
+// A file without an end would fill the memory, so no more is read of any than what says that it is too large.
+func TestALargeFileIsNotReadToItsEnd(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "w.yaml", strings.Repeat("#", 4*yaml.MaxBytes))
+	if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("the file has %d bytes", yaml.MaxBytes+1)) {
+		t.Error(err)
 	}
 }
 

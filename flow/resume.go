@@ -37,10 +37,17 @@ type note struct {
 
 func (r *run) note(n note) { r.manager.Note(rawjson.MustMarshal(n)) }
 
+// maxNoted is how long a value is that a note has, in bytes of JSON. A longer one is left out: it is in the document.
+const maxNoted = 4 << 10
+
 // noteStart notes that bot i is started.
 func (r *run) noteStart(i int, ev event) {
 	n := note{Do: noteStart, Start: ev.start, Bot: i, By: ev.by, Wait: ev.wait}
 	if ev.Event != nil {
+		if vars := *ev.Event; len(vars.Value) > maxNoted {
+			vars.Value = nil
+			ev.Event = &vars
+		}
 		n.Event = rawjson.MustMarshal(ev)
 	}
 	r.note(n)
@@ -181,6 +188,7 @@ func (r *run) resume(notes [][]byte) bool {
 		retractAll(m)
 		return false
 	}
+	document := m.Tube().Document(true)
 	again, back := h.cut()
 	r.retract(h, back)
 	r.note(note{Do: noteResume})
@@ -204,6 +212,9 @@ func (r *run) resume(notes [][]byte) bool {
 		default:
 			_ = json.Unmarshal(s.Event, &s.ev) // a start that nothing has fired has none
 			s.ev.start, s.ev.by, s.ev.wait = s.Start, s.By, s.Wait
+			if e := s.ev.Event; e != nil && e.URI != nil && e.Value == nil {
+				e.Value, _ = document.Get(*e.URI)
+			}
 		}
 		if s.failed {
 			failed[r.spec.bots[s.Bot].name]++

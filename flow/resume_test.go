@@ -262,3 +262,30 @@ func TestAGoWorkflowBeginsOnceMore(t *testing.T) {
 		}
 	})
 }
+
+// A start's note has no long value, and a bot that begins again gets it all the same.
+func TestALongValueIsNotNoted(t *testing.T) {
+	w, err := ParseSpec("w.yaml", []byte("bots:\n  one: {prompt: p, message: one}\n  two: {on: {value: text}, prompt: p, message: \"{{ event.value }}\", root: length}\n"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("x", 10*maxNoted)
+	m := &models{say: func(message string) []string {
+		if message == "one" {
+			return []string{`{"text":"` + long, `","end":1}`}
+		}
+		return []string{fmt.Sprint(len(message)), " "}
+	}}
+	synctest.Test(t, func(t *testing.T) {
+		for i, at := range stopsOf(t, runArticle(t, w, m, nil), stop{}) {
+			if size := len(bytes.Join(at.notes, nil)); size > 2*maxNoted {
+				t.Errorf("%d bytes are noted", size)
+			}
+			var d struct{ Length int }
+			r := runArticle(t, w, m, &at).Peek(true)
+			if err := json.Unmarshal(r.Result, &d); err != nil || d.Length != len(long) {
+				t.Errorf("lost before event %d: %.100s", i, r.Result)
+			}
+		}
+	})
+}

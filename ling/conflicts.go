@@ -7,9 +7,6 @@ import (
 	"github.com/lingserve/lingserve/bot"
 )
 
-// conflicts is the manager as it watches which bot writes to which string or array.
-type conflicts Manager
-
 // addWriter is called when a bot starts.
 func (m *Manager) addWriter(b *bot.ChatBot) {
 	m.mu.Lock()
@@ -34,32 +31,25 @@ func (m *Manager) alone(b *bot.ChatBot, f func(here json.RawMessage) bool) bool 
 	return f(here)
 }
 
-// Open is called when a bot begins to write a string or an array.
-func (c *conflicts) Open(b *bot.ChatBot, uri []byte) {
-	c.mu.Lock()
-	other := c.open[string(uri)]
-	if other == nil || other == b {
-		c.open[string(uri)] = b
-		c.mu.Unlock()
-		return
+// writes is called when a bot begins to write a string or an array, and when it has left it.
+func (m *Manager) writes(b *bot.ChatBot, uri []byte, open bool) {
+	m.mu.Lock()
+	other, reported := m.open[string(uri)], m.reported[string(uri)]
+	conflict := open && other != nil && other != b
+	switch {
+	case conflict:
+		m.reported[string(uri)] = true
+	case open:
+		m.open[string(uri)] = b
+	case other == b:
+		delete(m.open, string(uri))
 	}
-	reported := c.reported[string(uri)]
-	c.reported[string(uri)] = true
-	c.mu.Unlock()
-	if !reported {
-		(*Manager)(c).report(ErrorData{Bot: b.Name()}, &bot.Failure{
+	m.mu.Unlock()
+	if conflict && !reported {
+		m.report(ErrorData{Bot: b.Name()}, &bot.Failure{
 			Code:    bot.CodeConflict,
 			Message: fmt.Sprintf("the bots %q and %q wrote to the same place at the same time", other.Name(), b.Name()),
 			Pointer: bot.Pointer(string(uri)),
 		})
-	}
-}
-
-// Close is called when a bot has left a string or an array.
-func (c *conflicts) Close(b *bot.ChatBot, uri []byte) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.open[string(uri)] == b {
-		delete(c.open, string(uri))
 	}
 }

@@ -185,7 +185,7 @@ func (m *Manager) CreateBot(name, root string, edit func(*bot.Config)) (*bot.Cha
 		return nil, err
 	}
 	b := bot.New(bot.Env{
-		Context: m.work(), Tube: m.tube, Models: m.options.Models, Go: m.spawn, Params: m.CustomParams(), Writes: (*conflicts)(m), CacheKey: m.cacheKey(),
+		Context: m.work(), Tube: m.tube, Models: m.options.Models, Go: m.spawn, Params: m.CustomParams(), Writes: m.writes, CacheKey: m.cacheKey(),
 		Report: m.botReport, Written: m.wrote, Alone: m.alone, Keep: m.options.Keep, Log: m.log.With(slog.String("bot", name)),
 	}, name, root, config)
 	if history := m.History(); len(history) > 0 {

@@ -230,7 +230,7 @@ func (s *Service) prepareAgent(p access.Principal, a *Request, sp *spec) (*spec,
 	sp.Session = cmp.Or(a.Session, sp.ID) // a new session, in which the conversation can continue
 	s.addTurn(sp, a.Agent, &turn.Envelope{
 		ID: sp.ID, Channel: Channel, Content: text, Media: media,
-		Extra: map[string]any{ExtraAgent: a.Agent, turn.ExtraRun: sp.ID, turn.ExtraTimezone: s.o.Timezones[a.Agent]},
+		Agent: a.Agent, Run: sp.ID, Timezone: s.o.Timezones[a.Agent],
 	})
 	return sp, nil
 }
@@ -265,7 +265,6 @@ func (s *Service) makeTurn(sp *spec, req *Request) {
 	a := s.addTurn(sp, sp.Of.Workflow, &turn.Envelope{
 		ID: sp.ID, Channel: Channel, Content: text,
 		Sender: turn.Sender{NoCommands: true}, // a workflow's input is what its schema says, commas included
-		Extra:  map[string]any{},
 	})
 	a.answer = &workflow.Answer{Workflow: sp.workflow, Input: sp.input, Stop: func(cause error) {
 		if !a.stop(cause) { // by a later message, or by who erases the session

@@ -112,7 +112,7 @@ func (p *process) run(t *testing.T, told *agent.Told) {
 	if told != nil {
 		w.resume(told)
 	}
-	e := &turn.Envelope{SessionID: "s", Content: "go", Extra: map[string]any{turn.ExtraResumed: true}}
+	e := &turn.Envelope{SessionID: "s", Content: "go", Resumed: true}
 	if _, err := f.Process(t.Context(), e, turn.WithID(turnID), turn.WithSink(func(e turn.Event, err error) {
 		if err == nil {
 			w.write(e)

@@ -28,10 +28,7 @@ import (
 // Channel is the channel of envelopes that come from here.
 const Channel = webchannel.Name
 
-// ExtraAgent is the member of an envelope's Extra that names its agent.
-const ExtraAgent = turn.ExtraAgent
-
-// Agents answer in sessions: plugins of [Options].Turns, which take an envelope by the name that its Extra has under [ExtraAgent].
+// Agents answer in sessions: plugins of [Options].Turns, which take an envelope by its agent.
 type Agents interface {
 	// Names are those that a run can ask for, the default one first.
 	Names() []string

@@ -62,10 +62,7 @@ func (s *Service) replayed(ctx context.Context, req *Request, k store.Idempotenc
 		return nil, Outcome{}, refuse(ErrKeyReused, "the Idempotency-Key belongs to another request; use a new one")
 	}
 	r, err := s.Find(ctx, req.Who, k.Run)
-	switch {
-	case err == nil:
-		s.traceReplay(ctx, req.Trace, r)
-	case errors.Is(err, ErrUnknown):
+	if errors.Is(err, ErrUnknown) {
 		err = &Error{Kind: ErrExpired, Detail: "the run of this Idempotency-Key is no longer stored", Run: k.Run}
 	}
 	return r, Outcome{Replayed: true}, err

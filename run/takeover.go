@@ -401,7 +401,7 @@ func (s *Service) resume(p *leftRun) error {
 		return err
 	}
 	sp.agent.policy = turn.Queue
-	sp.agent.envelope.Extra[turn.ExtraResumed] = true
+	sp.agent.envelope.Resumed = true
 	_, host, err := s.startAgent(sp)
 	if host != nil {
 		err = errors.New("another turn took its message")

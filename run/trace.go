@@ -87,18 +87,3 @@ func (a *agentRun) endSpan() {
 	}
 	sp.span.End()
 }
-
-// traceReplay records a replayed request as a span with a link to the run's span.
-func (s *Service) traceReplay(ctx context.Context, from trace.SpanContext, r *Run) {
-	if s.o.Tracer == nil || !from.IsValid() {
-		return
-	}
-	var links []trace.Link
-	if r.traced.IsValid() { // not of a run from before a restart
-		links = []trace.Link{{SpanContext: r.traced}}
-	}
-	ctx = trace.ContextWithRemoteSpanContext(ctx, from)
-	_, span := s.o.Tracer.Tracer(scope).Start(ctx, "attach "+r.Of.Workflow+r.Of.Agent, trace.WithSpanKind(trace.SpanKindServer),
-		trace.WithLinks(links...), trace.WithAttributes(attribute.String("lingserve.run.id", r.ID), attribute.Bool("lingserve.replayed", true)))
-	span.End()
-}

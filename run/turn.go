@@ -135,7 +135,7 @@ func (a *agentRun) dispatch(ctx context.Context, t *channel.Turn) (channel.Dispa
 	case a.err != nil:
 		return channel.DispatchResult{}, ofLane(a.err)
 	case a.ownRun != nil: // it is what is visible of the turn
-		return channel.DispatchResult{Final: 1}, err
+		return channel.DispatchResult{Sent: true}, err
 	case ticket.Host() == nil:
 		return channel.DispatchResult{}, errRefused // it came too late, and there could be no run for it
 	}

@@ -51,12 +51,12 @@ func (i *Info) AddBatch(b Batch, entries []Entry) {
 
 // AnchorOf says where an anchor is, given its entry.
 func AnchorOf(e Entry) AnchorRef {
-	return AnchorRef{ID: e.ID, Name: payloadOf(e).Name, Date: e.Date}
+	return AnchorRef{ID: e.ID, Name: PayloadOf(e).Name, Date: e.Date}
 }
 
 // titleOf returns the title that a user's message gives its session: that of its meta, or the beginning of its text.
 func titleOf(e Entry) string {
-	p := payloadOf(e)
+	p := PayloadOf(e)
 	if p.Role != "user" {
 		return ""
 	}

@@ -6,12 +6,12 @@ import (
 	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
-// payload has the members of all kinds of payloads. A member of another type than expected is left out.
-type payload struct {
+// Payload has the members of all kinds of payloads. A member of another type than expected is left out.
+type Payload struct {
 	Role    string
 	Content json.RawMessage
 	Calls   []json.RawMessage
-	IDs     []json.RawMessage
+	IDs     []string
 	Results []json.RawMessage
 	Made    json.RawMessage
 	Name    string
@@ -22,9 +22,19 @@ type payload struct {
 	Refused string
 }
 
-func payloadOf(e Entry) (p payload) {
+// PayloadOf reads the payload of an entry.
+func PayloadOf(e Entry) (p Payload) {
 	_ = json.Unmarshal(e.Payload, &p) // what has another type is left out
 	return p
+}
+
+// ToolCalls are the calls of a tool_call.
+func (p Payload) ToolCalls() []Call {
+	list := make([]Call, len(p.Calls))
+	for i, call := range p.Calls {
+		_ = json.Unmarshal(call, &list[i]) // likewise
+	}
+	return list
 }
 
 // elements returns the elements of an array. Other values have none.

@@ -22,7 +22,7 @@ func withNotes(entries []Entry) []Entry {
 		if e.Kind != KindError {
 			continue
 		}
-		p := payloadOf(e)
+		p := PayloadOf(e)
 		for k := i - 1; p.Refused != "" && k >= 0 && !isReply(entries[k]); k-- {
 			entries[k].Payload = refusedPayload(entries[k], p.Refused == "media", p.Message)
 		}
@@ -32,12 +32,12 @@ func withNotes(entries []Entry) []Entry {
 
 // isReply reports whether an entry is a reply of a model, or an anchor, which stands for replies.
 func isReply(e Entry) bool {
-	return e.Kind == KindToolCall || e.Kind == KindAnchor || e.Kind == KindMessage && payloadOf(e).Role == "assistant"
+	return e.Kind == KindToolCall || e.Kind == KindAnchor || e.Kind == KindMessage && PayloadOf(e).Role == "assistant"
 }
 
 // refusedPayload returns the payload of an entry whose content, or whose media, was refused.
 func refusedPayload(e Entry, onlyMedia bool, reason string) json.RawMessage {
-	p := payloadOf(e)
+	p := PayloadOf(e)
 	switch e.Kind {
 	case KindMessage:
 		return setMember(e.Payload, "content", refusedContent(p.Content, onlyMedia, reason))

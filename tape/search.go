@@ -108,7 +108,7 @@ func (m *matcher) excerpt(text string) string {
 
 // textOf returns the text of an entry that a search covers, decoded.
 func textOf(e Entry) string {
-	p := payloadOf(e)
+	p := PayloadOf(e)
 	var b strings.Builder
 	switch e.Kind {
 	case KindMessage:

@@ -241,7 +241,7 @@ func (t *Tape) settings(ctx context.Context, last int64) (map[string]json.RawMes
 				Name  string
 				Value json.RawMessage
 			}
-			p := payloadOf(e)
+			p := PayloadOf(e)
 			if p.Name == EventSetting && json.Unmarshal(p.Data, &setting) == nil && setting.Name != "" && setting.Value != nil {
 				settings[setting.Name] = setting.Value
 			}

@@ -227,7 +227,7 @@ func (t *Tape) origins(ctx context.Context) (sessions []string, err error) {
 			return nil, err
 		}
 		var fork struct{ Session string }
-		if p := payloadOf(e); p.Name == EventSessionForked && json.Unmarshal(p.Data, &fork) == nil {
+		if p := PayloadOf(e); p.Name == EventSessionForked && json.Unmarshal(p.Data, &fork) == nil {
 			sessions = append(sessions, fork.Session)
 		}
 	}

@@ -160,7 +160,7 @@ type openCall struct {
 }
 
 func (w *window) add(e Entry) {
-	p := payloadOf(e)
+	p := PayloadOf(e)
 	switch e.Kind {
 	case KindAnchor:
 		w.anchor(p)
@@ -181,7 +181,7 @@ func (w *window) close() {
 	w.calls, w.after = nil, nil
 }
 
-func (w *window) anchor(p payload) {
+func (w *window) anchor(p Payload) {
 	state := cmp.Or(string(p.State), "null")
 	m := Message{"assistant", newObject("role", "assistant", "content", "[Anchor created: "+p.Name+"]: "+state)}
 	if len(w.calls) > 0 {
@@ -191,7 +191,7 @@ func (w *window) anchor(p payload) {
 	w.out = append(w.out, m)
 }
 
-func (w *window) toolCall(p payload) {
+func (w *window) toolCall(p Payload) {
 	w.close()
 	items, calls, _ := fixCalls(p.Calls)
 	if w.calls = calls; len(items) == 0 {
@@ -204,13 +204,13 @@ func (w *window) toolCall(p payload) {
 	w.out = append(w.out, Message{"assistant", m})
 }
 
-func (w *window) toolResult(p payload) {
+func (w *window) toolResult(p Payload) {
 	// Results with an id come first, so that the others answer the calls that remain.
 	answers := make([]*openCall, len(p.Results))
 	ids := make([]string, len(p.Results))
 	for i := range p.Results {
 		if i < len(p.IDs) {
-			ids[i] = text(p.IDs[i])
+			ids[i] = p.IDs[i]
 		}
 		if ids[i] != "" {
 			answers[i] = w.answer(ids[i])

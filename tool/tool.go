@@ -143,7 +143,8 @@ func (t *Tool) check() error {
 		return nil
 	}
 	if t.Lenient {
-		t.compiled, t.unchecked = schema.CompileLenient(t.Schema)
+		t.compiled = schema.CompileLenient(t.Schema)
+		t.unchecked = t.compiled.Left
 		return nil
 	}
 	compiled, err := schema.Compile(t.Schema)

@@ -163,15 +163,11 @@ func (t *Tube) AddFilter(f Filter) (remove func()) {
 	}
 }
 
-// Filters returns the filters in force.
-func (t *Tube) Filters() []Filter {
+// Filters returns the filters in force, which must not be changed.
+func (t *Tube) Filters() []*Filter {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out := make([]Filter, len(t.filters.list))
-	for i, f := range t.filters.list {
-		out[i] = *f
-	}
-	return out
+	return slices.Clone(t.filters.list)
 }
 
 // Hides reports whether a filter hides all that is sent at uri.

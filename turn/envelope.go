@@ -29,58 +29,11 @@ const (
 	KindError   Kind = "error"   // tells that a turn has failed
 )
 
-// ExtraAgent is the member of an envelope's Extra that names the agent who is to answer: a string.
-const ExtraAgent = "agent"
-
-// ExtraApprover is the member of an envelope's Extra that says who of the conversation can answer a question for approval: an [Approver].
-// Without it, the reader of the turn can.
-const ExtraApprover = "approver"
-
 // Approver is the highest role of those who can answer in a conversation; None means that no person can.
 type Approver struct {
 	None bool
 	Role tool.Role
 }
-
-// ExtraRepeated is the member of an envelope's Extra that says that a turn with this message may have begun before: true.
-const ExtraRepeated = "repeated"
-
-// ExtraResumed is the member of an envelope's Extra that says that another process, or this one before a restart, may have begun the turn under
-// the same id: true. An agent goes on behind what the session's tape has of it.
-const ExtraResumed = "resumed"
-
-// Resumed reports whether another process may have begun the turn, see [ExtraResumed].
-func (e *Envelope) Resumed() bool {
-	resumed, _ := e.Extra[ExtraResumed].(bool)
-	return resumed
-}
-
-// ExtraWords is the member of an envelope's Extra that has what the sender has written, where Content has the words of others too: a string.
-const ExtraWords = "words"
-
-// Words returns what the sender has written.
-func (e *Envelope) Words() string {
-	if words, ok := e.Extra[ExtraWords].(string); ok {
-		return words
-	}
-	return e.Content
-}
-
-// ExtraTimezone is the member of an envelope's Extra that has the time zone of the dates that the agent reads: a [*time.Location]. Without it,
-// they are in UTC.
-const ExtraTimezone = "timezone"
-
-// Timezone returns the time zone of the dates that the agent reads; it is UTC unless [ExtraTimezone] has another one.
-func (e *Envelope) Timezone() *time.Location {
-	if zone, ok := e.Extra[ExtraTimezone].(*time.Location); ok && zone != nil {
-		return zone
-	}
-	return time.UTC
-}
-
-// ExtraRun is the member of an envelope's Extra that is a message's own id, where it has one: a string. A message that is steered has it on
-// the tape, so that one that comes twice is known.
-const ExtraRun = "run"
 
 // Envelope is a message on its way in or out. Envelopes are passed by pointer: what a hook changes, all that come after it see.
 type Envelope struct {
@@ -94,14 +47,26 @@ type Envelope struct {
 	Media         []Media
 	Context       []Fact // what the channel knows of the message, in order
 	Sender        Sender
-	Life          Lifespan // nil for none
-	Extra         map[string]any
+	Life          Lifespan       // nil for none
+	Agent         string         // who is to answer; "" where the envelope names none
+	Approver      *Approver      // who of the conversation can answer a question for approval; nil: the reader of the turn
+	Timezone      *time.Location // of the dates that the agent reads; nil is UTC
+	OwnWords      *string        // what the sender has written, where Content has the words of others too
+	// Run is a message's own id, where it has one. A message that is steered has it on the tape, so that one that comes twice is known.
+	Run      string
+	Repeated bool // a turn with this message may have begun before
+	// Resumed says that another process, or this one before a restart, may have begun the turn under the same id. An agent goes on behind what the
+	// session's tape has of it.
+	Resumed bool
+	Extra   map[string]any
 }
 
-// Agent returns the name of the agent that is to answer; "" where the envelope names none.
-func (e *Envelope) Agent() string {
-	name, _ := e.Extra[ExtraAgent].(string)
-	return name
+// Words returns what the sender has written.
+func (e *Envelope) Words() string {
+	if e.OwnWords != nil {
+		return *e.OwnWords
+	}
+	return e.Content
 }
 
 // Fact is one thing that is known of a message. A key that begins with "_" is private: no model sees it.

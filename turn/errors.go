@@ -48,8 +48,8 @@ func (e *codedError) Error() string     { return e.text }
 func (e *codedError) ErrorCode() string { return e.code }
 func (e *codedError) Unwrap() error     { return e.cause }
 
-// invalid makes an error the caller's mistake.
-func invalid(err error) error { return &codedError{CodeInvalid, err.Error(), err} }
+// Invalid makes an error the caller's mistake.
+func Invalid(err error) error { return &codedError{CodeInvalid, err.Error(), err} }
 
 // StageError says in which stage, and in whose hook, a turn has failed.
 type StageError struct {

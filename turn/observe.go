@@ -72,7 +72,7 @@ func (t *Turn) trace(ctx context.Context) (inside context.Context, end func()) {
 	name := "turn"
 	attrs := append(make([]attribute.KeyValue, 0, 6),
 		attribute.String("gen_ai.conversation.id", tape.Tag(t.result.Session)), attribute.String("lingserve.turn.id", t.result.TurnID))
-	if agent := t.result.Envelope.Agent(); agent != "" {
+	if agent := t.result.Envelope.Agent; agent != "" {
 		name = "invoke_agent " + agent
 		attrs = append(attrs, attribute.String("gen_ai.operation.name", "invoke_agent"), attribute.String("gen_ai.agent.name", agent))
 	}

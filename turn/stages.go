@@ -23,7 +23,7 @@ func (t *Turn) resolve(ctx context.Context) error {
 		id = cmp.Or(e.Channel, "default") + ":" + cmp.Or(e.ChatID, "default")
 	}
 	if err := tape.CheckSession(id); err != nil {
-		return &StageError{StageResolve, plugin, invalid(err)}
+		return &StageError{StageResolve, plugin, Invalid(err)}
 	}
 	t.result.Session, e.SessionID = id, id
 	return nil

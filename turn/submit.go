@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync"
 
 	"github.com/lingserve/lingserve/tape"
@@ -20,10 +21,8 @@ func (f *Framework) Submit(ctx context.Context, e *Envelope, opts ...Option) (*T
 		return nil, err
 	}
 	policy := t.options.policy
-	switch policy {
-	case "", Queue, Reject, Interrupt, Steer:
-	default:
-		return nil, invalid(fmt.Errorf("turn: expected the policy queue, reject, interrupt or steer, got %q", policy))
+	if !slices.Contains([]Policy{"", Queue, Reject, Interrupt, Steer}, policy) {
+		return nil, Invalid(fmt.Errorf("turn: expected the policy queue, reject, interrupt or steer, got %q", policy))
 	}
 	if e.IsCommand() {
 		if k := f.aside(ctx, t); k != nil {
@@ -69,7 +68,7 @@ func (f *Framework) aside(ctx context.Context, t *Turn) *Ticket {
 // ctx ends the waiting, and fn's context with it. Errors: fn's, and those of Submit.
 func (f *Framework) Alone(ctx context.Context, session SessionID, p Policy, fn func(context.Context) error) error {
 	if err := tape.CheckSession(session); err != nil {
-		return invalid(err)
+		return Invalid(err)
 	}
 	k := f.newTicket(ctx, session, nil, fn)
 	if err := f.lanes.submit(k, p); err != nil {

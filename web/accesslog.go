@@ -44,10 +44,9 @@ type recorder struct {
 	taken   chi.Context
 	account *adapter.Account // pays for the request's body and what is made of it; nil before a body is read, or if memory has no limit
 
-	by         *forwardedBy // who sends a forwarded request; nil: the request is none
-	read       bool         // the body was read
-	body       []byte       // of a request that may have to be forwarded, until there is an answer
-	forwarding bool         // another replica answers
+	by   *forwardedBy // who sends a forwarded request; nil: the request is none
+	read bool         // the body was read
+	body []byte       // of a request that may have to be forwarded, until there is an answer
 }
 
 // recorderOf is the recorder of a request.

@@ -85,7 +85,8 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *wire
 // maxBody returns how many bytes a body at a path may have. Runs and messages may have a file in them, in base64, unless the operator has
 // lowered the limit of bodies.
 func (s *Server) maxBody(path string) int64 {
-	if !mayHaveFiles(path) || s.o.MaxBody < defaultMaxBody {
+	mayHaveFiles := path == "/v1/runs" || path == "/v1/chat/completions" || strings.HasPrefix(path, "/v1/ui/") || strings.HasPrefix(path, "/v1/agui/")
+	if !mayHaveFiles || s.o.MaxBody < defaultMaxBody {
 		return s.o.MaxBody
 	}
 	withFile := s.o.MaxBody + (s.o.Files.MaxSize+2)/3*4
@@ -94,11 +95,6 @@ func (s *Server) maxBody(path string) int64 {
 
 // defaultMaxBody is the limit of bodies without files.
 const defaultMaxBody = 1 << 20
-
-// mayHaveFiles reports whether bodies at a path may have files in them.
-func mayHaveFiles(path string) bool {
-	return path == "/v1/runs" || path == "/v1/chat/completions" || strings.HasPrefix(path, "/v1/ui/") || strings.HasPrefix(path, "/v1/agui/")
-}
 
 func (s *Server) readUpTo(w http.ResponseWriter, r *http.Request, limit int64, timeout time.Duration) ([]byte, *wire.Problem) {
 	if r.Body == nil || r.Body == http.NoBody {

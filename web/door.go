@@ -120,22 +120,8 @@ func (s *Server) countedFor(r *http.Request, p access.Principal) string {
 
 // refuse answers a request that does not get in, in the words of those who ask at such a path. It returns nil, as enter does then.
 func (s *Server) refuse(rec *recorder, r *http.Request, err error) *http.Request {
-	if refusal, ok := errors.AsType[*access.Refusal](err); ok {
-		writeProblem(rec, r, problemOf(refusal))
-	} else {
-		writeProblem(rec, r, s.wire.Problem(r.Context(), err))
-	}
+	writeProblem(rec, r, s.wire.Problem(r.Context(), err))
 	return nil
-}
-
-// problemOf is a refusal as an answer.
-func problemOf(r *access.Refusal) *wire.Problem {
-	p := wire.NewProblem(r.Code, r.Detail)
-	p.Status, p.Retry, p.Reason = r.Status, r.RetryAfter, r.Reason
-	if challenge := r.Challenge(); challenge != "" {
-		p.Header = http.Header{"Www-Authenticate": {challenge}}
-	}
-	return p
 }
 
 // resources are the first segments below /v1/ of what only this server has.
@@ -170,4 +156,4 @@ func writeProblem(w http.ResponseWriter, r *http.Request, p *wire.Problem) {
 }
 
 // Refuse answers with a refusal, for listeners beside this server's.
-func Refuse(w http.ResponseWriter, r *access.Refusal) { problemOf(r).Write(w) }
+func Refuse(w http.ResponseWriter, r *access.Refusal) { wire.OfRefusal(r).Write(w) }

@@ -31,7 +31,6 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, replica string)
 	if err != nil {
 		panic(err) // cannot be: strings and numbers
 	}
-	rec.forwarding = true
 	s.o.Cluster.Forward(w, r, cluster.Forwarding{
 		Replica: replica, Principal: who, Client: s.o.Proxies.Client(r).String(), Target: r.URL.Path, Body: body,
 	})

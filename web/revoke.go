@@ -28,7 +28,8 @@ type grantedStream struct {
 }
 
 // add returns the request with a context that ends when its key or token is revoked. remove must be called.
-func (g *granted) add(r *http.Request, grant access.Grant) (_ *http.Request, remove func()) {
+func (g *granted) add(r *http.Request) (_ *http.Request, remove func()) {
+	grant := recorderOf(r).visitor.Grant
 	if grant == (access.Grant{}) {
 		return r, func() {}
 	}

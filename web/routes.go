@@ -163,8 +163,7 @@ func (s *Server) outermost(next http.Handler) http.Handler {
 			rec.account.Release()
 			cause := recover()
 			if cause != nil && cause != http.ErrAbortHandler {
-				p := wire.Internal(r.Context(), s.log, "internal error; find the cause in the server's log under this id",
-					"panic in a handler", "path", r.URL.Path, "panic", cause, "stack", string(debug.Stack()))
+				p := wire.Internal(r.Context(), s.log, "panic in a handler", "path", r.URL.Path, "panic", cause, "stack", string(debug.Stack()))
 				if cause = http.ErrAbortHandler; rec.status == 0 { // otherwise it is too late for an answer, but not for a broken one
 					p.Write(rec)
 					cause = nil

@@ -31,10 +31,7 @@ type listedRun struct {
 
 // listedRunOf describes a stored run for p. Callers without the scope sessions do not see the session.
 func listedRunOf(p access.Principal, r store.Run) listedRun {
-	one := listedRun{ID: r.ID, Workflow: r.Workflow, Agent: r.Agent, Status: r.State, Created: r.Created.UTC()}
-	if !r.Ended.IsZero() {
-		one.Ended = r.Ended.UTC()
-	}
+	one := listedRun{ID: r.ID, Workflow: r.Workflow, Agent: r.Agent, Status: r.State, Created: r.Created.UTC(), Ended: r.Ended.UTC()}
 	if r.Session != "" && p.Remembers() {
 		one.Session = nameOf(r.Owner, r.Session)
 	}

@@ -153,7 +153,10 @@ func New(o Options) (*Server, error) {
 		s.o.Kernel.DiskFailed = s.shed.DiskFailed
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.wire = s.newWire()
+	s.wire = wire.New(wire.Options{
+		Options: s.o.Options, Began: time.Now(), KeepAlive: o.KeepAlive, WriteTimeout: o.WriteTimeout, Observer: o.Observer,
+		ReadBody: s.readBody, ReadJSON: s.readJSON, Sign: s.sign, Hold: s.granted.add,
+	})
 	if o.Runs == nil {
 		d, err := db.Open(s.ctx, "memory", &db.Options{Log: o.Log})
 		if err != nil {
@@ -178,16 +181,6 @@ func New(o Options) (*Server, error) {
 		s.wg.Go(func() { s.shed.watch(s.ctx) })
 	}
 	return s, nil
-}
-
-// newWire returns what the handlers of the wires use of the server.
-func (s *Server) newWire() *wire.Server {
-	o := &s.o
-	return wire.New(wire.Options{
-		Options: o.Options, Began: time.Now(), KeepAlive: o.KeepAlive, WriteTimeout: o.WriteTimeout, Observer: o.Observer,
-		ReadBody: s.readBody, ReadJSON: s.readJSON, Sign: s.sign,
-		Hold: func(r *http.Request) (*http.Request, func()) { return s.granted.add(r, recorderOf(r).visitor.Grant) },
-	})
 }
 
 // runOptions are the settings of the runs.

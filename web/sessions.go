@@ -202,13 +202,8 @@ func (s *Server) describe(ctx context.Context, t *tape.Tape) (session, error) {
 }
 
 func anchorOf(e tape.Entry) anchor {
-	a := anchor{ID: e.ID, Name: tape.AnchorOf(e).Name, Date: e.Date}
-	var p struct {
-		State json.RawMessage `json:"state"`
-	}
-	_ = json.Unmarshal(e.Payload, &p) // an anchor without a state has null
-	a.State = p.State
-	return a
+	p := tape.PayloadOf(e) // an anchor without a state has null
+	return anchor{ID: e.ID, Name: p.Name, Date: e.Date, State: p.State}
 }
 
 // tapeOffers are what a tape can be read in.
@@ -243,10 +238,7 @@ func (s *Server) getTape(w http.ResponseWriter, r *http.Request, t *tape.Tape) *
 	if q.Limit > maxEntries {
 		return wire.Invalid(run.Field{Parameter: "limit", Detail: fmt.Sprintf("expected a whole number from 1 to %d; use JSON Lines for more", maxEntries)})
 	}
-	limit := q.Limit
-	if limit == 0 {
-		limit = entriesPage
-	}
+	limit := cmp.Or(q.Limit, entriesPage)
 	q.Limit = limit + 1 // to know whether there are more
 	page := struct {
 		Entries []json.RawMessage `json:"entries"`
@@ -273,16 +265,16 @@ func (s *Server) sendEntries(w http.ResponseWriter, r *http.Request, t *tape.Tap
 	const flush = 64 << 10
 	out := s.wire.NewStream(w, r)
 	began := false
-	write := func(text []byte) {
+	var lines []byte
+	write := func() {
 		if !began {
 			wire.StreamHeaders(w.Header(), frame.JSONL)
-			began = true
 		}
-		if _, err := out.Write(text); err != nil {
+		if _, err := out.Write(lines); err != nil {
 			panic(http.ErrAbortHandler)
 		}
+		began, lines = true, lines[:0]
 	}
-	var lines []byte
 	for e, err := range t.Read(r.Context(), q) {
 		if err != nil {
 			p := s.wire.TapeProblem(r.Context(), err)
@@ -292,11 +284,10 @@ func (s *Server) sendEntries(w http.ResponseWriter, r *http.Request, t *tape.Tap
 			return p
 		}
 		if lines = append(e.AppendJSON(lines), '\n'); len(lines) >= flush {
-			write(lines)
-			lines = lines[:0]
+			write()
 		}
 	}
-	write(lines)
+	write()
 	return nil
 }
 

@@ -145,26 +145,6 @@ func TestARunIsBelowTheTraceOfWhoeverAsksForIt(t *testing.T) {
 	}
 }
 
-func TestARequestThatFindsItsRunIsLinkedToIt(t *testing.T) {
-	s := newSpans(t)
-	b := newBench(t, func(o *Options) { o.Tracer = s.provider }).serve()
-	const body = `{"workflow":"chat","input":{"question":"why"}}`
-	d := readDocument(t, b.do("POST", "/v1/runs", body, "Idempotency-Key: k"))
-	s.tree(3)
-	if again := readDocument(t, b.do("POST", "/v1/runs", body, "Idempotency-Key: k", parent)); again.Run != d.Run {
-		t.Fatalf("%s is not %s", again.Run, d.Run)
-	}
-	readDocument(t, b.do("POST", "/v1/runs", body, "Idempotency-Key: k")) // is in no trace, so there is nothing to tell
-	s.tree(4)
-	attach, run := s.root("attach chat"), s.root("invoke_workflow chat")
-	if attach.SpanContext.TraceID().String() != parentID || len(attach.Links) != 1 || attach.Links[0].SpanContext.SpanID() != run.SpanContext.SpanID() {
-		t.Errorf("%+v", attach)
-	}
-	if n := len(s.GetSpans()); n != 4 {
-		t.Errorf("%d spans", n)
-	}
-}
-
 // withModels lets an agent ask by the registry, and turns know its errors, as in a server.
 func withModels(s *spans) func(*Options, *agent.Options) {
 	return func(o *Options, ao *agent.Options) {

@@ -19,11 +19,8 @@ func (s *Server) postTicket(w http.ResponseWriter, r *http.Request) *wire.Proble
 		return p
 	}
 	text, expires, err := s.tickets.Issue(r.Context(), access.Visitor{Principal: wire.Who(r), Grant: recorderOf(r).visitor.Grant}, http.MethodGet, body.Path)
-	if refusal, ok := errors.AsType[*access.Refusal](err); ok {
-		if refusal.Status == http.StatusBadRequest {
-			return wire.Invalid(run.Field{Pointer: "/path", Detail: refusal.Detail})
-		}
-		return problemOf(refusal)
+	if refusal, ok := errors.AsType[*access.Refusal](err); ok && refusal.Status == http.StatusBadRequest {
+		return wire.Invalid(run.Field{Pointer: "/path", Detail: refusal.Detail})
 	}
 	if err != nil {
 		return s.wire.Problem(r.Context(), err)

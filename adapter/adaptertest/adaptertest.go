@@ -37,7 +37,6 @@ type Options struct {
 	Key       string
 	Transport http.RoundTripper
 	MaxEvent  int // bytes of one event or line
-	Timeouts  adapter.Timeouts
 }
 
 // Wire writes pieces of a provider's stream by hand, for what no well-behaved server sends. Open, any number of Text and

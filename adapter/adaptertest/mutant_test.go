@@ -204,7 +204,7 @@ func TestMutant(t *testing.T) {
 		Run(t, Subject{
 			Prefix: "openai", KeyName: "OPENAI_API_KEY",
 			New: func(t testing.TB, o Options) adapter.Provider {
-				made := openai.Options{BaseURL: o.BaseURL, Key: o.Key, Transport: o.Transport, MaxEvent: o.MaxEvent, Timeouts: o.Timeouts}
+				made := openai.Options{BaseURL: o.BaseURL, Key: o.Key, Transport: o.Transport, MaxEvent: o.MaxEvent}
 				if m.options != nil {
 					m.options(&made)
 				}

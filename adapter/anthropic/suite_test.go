@@ -12,7 +12,7 @@ var subject = adaptertest.Subject{
 	Prefix:  "anthropic",
 	KeyName: "ANTHROPIC_API_KEY",
 	New: func(t testing.TB, o adaptertest.Options) adapter.Provider {
-		return newProvider(t, Options{BaseURL: o.BaseURL, Key: o.Key, Transport: o.Transport, MaxEvent: o.MaxEvent, Timeouts: o.Timeouts})
+		return newProvider(t, Options{BaseURL: o.BaseURL, Key: o.Key, Transport: o.Transport, MaxEvent: o.MaxEvent})
 	},
 	Wire:            adaptertest.Anthropic,
 	NoContentFilter: true, // Anthropic's models refuse instead

@@ -35,7 +35,7 @@ var subject = adaptertest.Subject{
 	KeyName: "AWS_BEARER_TOKEN_BEDROCK",
 	New: func(t testing.TB, o adaptertest.Options) adapter.Provider {
 		return newProvider(t, Options{
-			BaseURL: o.BaseURL, Key: o.Key, Transport: o.Transport, MaxEvent: o.MaxEvent, Timeouts: o.Timeouts,
+			BaseURL: o.BaseURL, Key: o.Key, Transport: o.Transport, MaxEvent: o.MaxEvent,
 		}, AWS{Region: "us-east-1"})
 	},
 	Wire: adaptertest.Bedrock,

@@ -19,11 +19,6 @@ import (
 // deltaEvent is the type of nearly all events.
 const deltaEvent = "conversation.message.delta"
 
-// maxMessages is how many messages one answer may have.
-const maxMessages = 1024
-
-var errMany = errors.New("the answer has too many messages")
-
 // answer reads one answer.
 type answer struct {
 	*wire.Answer // nil until it has begun
@@ -186,9 +181,7 @@ func (a *answer) state(data []byte) {
 func (a *answer) selectMessage() {
 	m := a.messages[a.event.ID]
 	if m == nil {
-		if len(a.messages) == maxMessages {
-			a.Fail(errMany)
-		}
+		a.Hold(wire.ItemSize)
 		m = new(written)
 		a.messages[a.event.ID] = m
 	}

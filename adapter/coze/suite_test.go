@@ -21,7 +21,7 @@ var subject = adaptertest.Subject{
 	Prefix:  "coze",
 	KeyName: "COZE_API_TOKEN",
 	New: func(t testing.TB, o adaptertest.Options) adapter.Provider {
-		return newProvider(t, Options{BaseURL: o.BaseURL, Key: o.Key, Transport: o.Transport, MaxEvent: o.MaxEvent, Timeouts: o.Timeouts})
+		return newProvider(t, Options{BaseURL: o.BaseURL, Key: o.Key, Transport: o.Transport, MaxEvent: o.MaxEvent})
 	},
 	Wire:            adaptertest.Coze,
 	NoLength:        true, // a chat is completed or it fails

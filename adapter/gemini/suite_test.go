@@ -13,7 +13,7 @@ var subject = adaptertest.Subject{
 	Model:   "gemini-3-flash-preview",
 	KeyName: "GEMINI_API_KEY",
 	New: func(t testing.TB, o adaptertest.Options) adapter.Provider {
-		return newProvider(t, Options{BaseURL: o.BaseURL, Key: o.Key, Transport: o.Transport, MaxEvent: o.MaxEvent, Timeouts: o.Timeouts})
+		return newProvider(t, Options{BaseURL: o.BaseURL, Key: o.Key, Transport: o.Transport, MaxEvent: o.MaxEvent})
 	},
 	Wire: adaptertest.Gemini,
 }
@@ -27,7 +27,7 @@ func TestSuiteOfVertex(t *testing.T) {
 	s.Prefix, s.KeyName, s.Model = "vertex", "", "gemini-2.5-flash" // without a key, it would be asked with credentials
 	s.New = func(t testing.TB, o adaptertest.Options) adapter.Provider {
 		return newVertex(t, Options{
-			BaseURL: o.BaseURL, Key: o.Key, Transport: o.Transport, MaxEvent: o.MaxEvent, Timeouts: o.Timeouts,
+			BaseURL: o.BaseURL, Key: o.Key, Transport: o.Transport, MaxEvent: o.MaxEvent,
 		}, Vertex{Project: "p", Location: "us-central1"})
 	}
 	adaptertest.Run(t, s)

@@ -23,7 +23,7 @@ var azure = adaptertest.Subject{
 	New: func(t testing.TB, o adaptertest.Options) adapter.Provider {
 		return newAzure(t, Options{
 			Prefix: "azure", BaseURL: o.BaseURL, Key: o.Key, KeyName: "AZURE_OPENAI_API_KEY",
-			Transport: o.Transport, MaxEvent: o.MaxEvent, Timeouts: o.Timeouts,
+			Transport: o.Transport, MaxEvent: o.MaxEvent,
 		}, "")
 	},
 	Wire: subject.Wire,

@@ -46,7 +46,7 @@ var subject = adaptertest.Subject{
 	KeyName: "OPENAI_API_KEY",
 	New: func(t testing.TB, o adaptertest.Options) adapter.Provider {
 		return newProvider(t, Options{
-			BaseURL: o.BaseURL + "/v1", Key: o.Key, Transport: o.Transport, MaxEvent: o.MaxEvent, Timeouts: o.Timeouts,
+			BaseURL: o.BaseURL + "/v1", Key: o.Key, Transport: o.Transport, MaxEvent: o.MaxEvent,
 		})
 	},
 	Wire: adaptertest.OpenAI,

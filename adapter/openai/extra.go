@@ -38,20 +38,15 @@ func (r *reasoningExtra) plain() bool {
 // type and index as long as that has no signature. Its text is appended; its other members replace those before.
 type elements []wire.Object
 
-// maxElements is how many elements a list may have.
-const maxElements = 4096
-
 // elementTexts are the members of an element that have its text.
 var elementTexts = []string{"text", "summary", "thinking"}
 
-// add adds the elements of a delta, and returns their text.
-func (l *elements) add(delta []wire.Object) (text wire.Escaped) {
+// add adds the elements of a delta to a list, and returns their text.
+func (a *answer) add(l *elements, delta []wire.Object) (text wire.Escaped) {
 	for _, e := range delta {
 		n := len(*l)
 		if n == 0 || !continues((*l)[n-1], e) {
-			if n == maxElements {
-				break
-			}
+			a.Hold(wire.ItemSize)
 			*l = append(*l, wire.Object{})
 			n++
 		}
@@ -77,7 +72,6 @@ func continues(last, e wire.Object) bool {
 
 // yieldExtra passes on what the provider wants to have back with the answer.
 func (a *answer) yieldExtra() {
-	a.extra.Details, a.extra.Blocks = a.details, a.blocks
 	if !a.extra.plain() {
 		a.Beside(adapter.PartReasoning, 0, rawjson.MustMarshal(a.extra))
 	}

@@ -10,11 +10,8 @@ import (
 	"github.com/lingserve/lingserve/adapter/wire"
 )
 
-// Bounds of what an answer has besides text.
-const (
-	maxCitations = 512
-	maxSound     = 32 << 20 // bytes of a sound, as base64
-)
+// maxCitations is how many sources of an answer are passed on.
+const maxCitations = 512
 
 // source is a source in any of the shapes that servers have.
 type source struct {
@@ -40,9 +37,8 @@ func (a *answer) readMedia(d *delta) {
 	if d.Audio == nil { // of OpenAI's audio models: the sound in pieces, and what it says
 		return
 	}
-	if len(a.sound)+len(d.Audio.Data) <= maxSound {
-		a.sound = append(a.sound, d.Audio.Data...)
-	}
+	a.Hold(len(d.Audio.Data))
+	a.sound = append(a.sound, d.Audio.Data...)
 	a.Say(d.Audio.Transcript, "")
 }
 

@@ -17,7 +17,6 @@ type answer struct {
 	content, reasoning wire.Text
 	calls              []call
 	extra              reasoningExtra
-	details, blocks    elements
 	unknown            []json.RawMessage // parts of the content that only the provider understands
 	cited              map[adapter.Citation]bool
 	sound              []byte // base64, as it comes
@@ -139,7 +138,7 @@ func (a *answer) readDelta(d *delta) (member string) {
 			reasoning, member = value, reasoningMembers[i]
 		}
 	}
-	details := append(a.details.add(d.Details), a.blocks.add(d.Blocks)...)
+	details := append(a.add(&a.extra.Details, d.Details), a.add(&a.extra.Blocks, d.Blocks)...)
 	if reasoning == nil {
 		reasoning = details
 	}
@@ -173,9 +172,8 @@ func (a *answer) readContent(content json.RawMessage) (text, reasoning wire.Esca
 			continue
 		case "text", "output_text", "refusal", "":
 		default:
-			if len(a.unknown) < maxElements {
-				a.unknown = append(a.unknown, raw)
-			}
+			a.Hold(len(raw) + wire.ItemSize)
+			a.unknown = append(a.unknown, raw)
 		}
 		text = append(append(text, p.Text...), p.Refusal...)
 		a.Refused = a.Refused || p.Refusal != nil

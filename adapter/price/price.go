@@ -115,11 +115,8 @@ var version = regexp.MustCompile(`[-@](20\d\d-?\d\d-?\d\d|\d{3,4}|latest)$`)
 // Find returns the price of a model. A name without * is also that of its dated versions.
 func (t *Table) Find(provider, model string) (adapter.Price, bool) {
 	name := provider + ":" + model
-	if p, ok := t.exact[name]; ok {
-		return p, true
-	}
-	if base := version.ReplaceAllString(name, ""); base != name {
-		if p, ok := t.exact[base]; ok {
+	for _, exact := range []string{name, version.ReplaceAllString(name, "")} {
+		if p, ok := t.exact[exact]; ok {
 			return p, true
 		}
 	}

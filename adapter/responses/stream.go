@@ -15,11 +15,6 @@ import (
 	"github.com/lingserve/lingserve/adapter/wire"
 )
 
-// maxItems is how many items one answer may have.
-const maxItems = 1024
-
-var errItems = errors.New("the answer has too many items")
-
 // kind is what a text is of.
 type kind int8
 
@@ -169,9 +164,7 @@ func (a *answer) find(index int, id, kind string) *item {
 }
 
 func (a *answer) add(index int, id, kind string) *item {
-	if len(a.items) == maxItems {
-		a.Fail(errItems)
-	}
+	a.Hold(wire.ItemSize)
 	it := &item{index: index, id: id, kind: kind}
 	a.items = append(a.items, it)
 	return it

@@ -229,7 +229,7 @@ func TestAnAnswerOfTooManyItemsIsRefused(t *testing.T) {
 		`{"type":"response.output_text.delta","output_index":%d,"delta":""}`,
 	} {
 		var events []string
-		for i := range 2 * maxItems {
+		for i := range 5000 {
 			events = append(events, fmt.Sprintf(event, i))
 		}
 		_, _, err := answerOf(t, modelAt(t, streamOf(append(events, completed(""))...)), ask("?"))

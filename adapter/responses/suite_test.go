@@ -12,7 +12,7 @@ var subject = adaptertest.Subject{
 	Prefix:  "responses",
 	KeyName: "RESPONSES_API_KEY",
 	New: func(t testing.TB, o adaptertest.Options) adapter.Provider {
-		return newProvider(t, Options{BaseURL: o.BaseURL + "/v1", Key: o.Key, Transport: o.Transport, MaxEvent: o.MaxEvent, Timeouts: o.Timeouts})
+		return newProvider(t, Options{BaseURL: o.BaseURL + "/v1", Key: o.Key, Transport: o.Transport, MaxEvent: o.MaxEvent})
 	},
 	Wire: adaptertest.Responses,
 }
@@ -27,7 +27,7 @@ func TestAzureSuite(t *testing.T) {
 	azure.New = func(t testing.TB, o adaptertest.Options) adapter.Provider {
 		return newAzure(t, Options{
 			Prefix: "azure", BaseURL: o.BaseURL, Key: o.Key, KeyName: "AZURE_OPENAI_API_KEY",
-			Transport: o.Transport, MaxEvent: o.MaxEvent, Timeouts: o.Timeouts,
+			Transport: o.Transport, MaxEvent: o.MaxEvent,
 		}, "")
 	}
 	adaptertest.Run(t, azure)

@@ -26,9 +26,17 @@ const (
 	maxWhole = 16 << 20
 	// maxCalls is how many tools one answer may call; OpenAI takes 128 tools.
 	maxCalls = 1024
+	// maxHeld is how much an adapter may hold of an answer, in bytes: signatures, citations, images, sounds and blocks.
+	maxHeld = 32 << 20
 )
 
-var errCalls = errors.New("the answer calls too many tools")
+// ItemSize is what an item, a message or a block of an answer counts for in [Answer.Hold], however little it has: no answer has thousands of them.
+const ItemSize = 8 << 10
+
+var (
+	errCalls = errors.New("the answer calls too many tools")
+	errHeld  = errors.New("the answer has more beside its text than allowed")
+)
 
 // errEnough ends a request whose answer is complete.
 var errEnough = errors.New("the answer is complete")
@@ -51,6 +59,7 @@ type Answer struct {
 	// Last is called where the answer is complete, before its end is passed on; nil is nothing. It may change Usage and Finish.
 	Last func()
 
+	held   int   // bytes, see Hold
 	err    error // that has ended it
 	cancel context.CancelCauseFunc
 	yield  func(adapter.Chunk, error) bool
@@ -98,6 +107,13 @@ func (s *Server) Stream(ctx context.Context, model string, ask func(context.Cont
 func (a *Answer) Fail(err error) {
 	if a.err == nil {
 		a.err = err
+	}
+}
+
+// Hold counts bytes that are held until the answer ends, and fails an answer that has too many of them.
+func (a *Answer) Hold(bytes int) {
+	if a.held += bytes; a.held > maxHeld {
+		a.Fail(errHeld)
 	}
 }
 

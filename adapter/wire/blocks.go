@@ -11,15 +11,7 @@ import (
 	"github.com/lingserve/lingserve/adapter"
 )
 
-const (
-	maxHeld   = 32 << 20 // bytes of an answer's signatures, citations, images and blocks that only the provider understands
-	blockSize = 1 << 10  // what a block itself takes, at most
-)
-
-var (
-	errHeld   = errors.New("the answer has more beside its text than allowed")
-	errNoCall = errors.New("arguments of no call")
-)
+var errNoCall = errors.New("arguments of no call")
 
 // BlockReader reads an answer that is a list of blocks, each of which begins, grows and ends: Anthropic's and Amazon's. Text, reasoning and
 // arguments of calls are passed on as they grow. Their extra data is kept, and passed on with the end of the block.
@@ -32,7 +24,6 @@ type BlockReader struct {
 	calls  int
 	place  [2]int // of the last block with text in the answer's text, in characters
 	plain  bool   // the last part is a text without data, so the next text would be joined to it
-	held   int    // bytes
 	counts counts
 }
 
@@ -79,7 +70,7 @@ func (r *BlockReader) Open(index int, kind string, raw []byte) *Block {
 	}
 	b := &Block{index: index, Kind: kind, Raw: bytes.Clone(raw), start: r.Length}
 	r.open = append(r.open, b)
-	r.hold(len(raw) + blockSize)
+	r.Hold(len(raw) + ItemSize)
 	return b
 }
 
@@ -109,7 +100,7 @@ func (r *BlockReader) At(index int, kind string) *Block {
 func (r *BlockReader) Write(b *Block, raw []byte) {
 	if b.Kind == adapter.PartOther {
 		b.Input = append(b.Input, raw...)
-		r.hold(len(raw))
+		r.Hold(len(raw))
 		return
 	}
 	r.Say(b, r.Next(&b.text, raw))
@@ -137,24 +128,18 @@ func (r *BlockReader) Say(b *Block, text string) {
 // Sign adds a piece, which is escaped, to a block's signature.
 func (r *BlockReader) Sign(b *Block, raw []byte) {
 	b.Signature = append(b.Signature, raw...)
-	r.hold(len(raw))
+	r.Hold(len(raw))
 }
 
 // Keep adds a piece of what belongs to a block.
 func (r *BlockReader) Keep(b *Block, raw []byte) {
 	b.Pieces = append(b.Pieces, bytes.Clone(raw))
-	r.hold(len(raw) + 64) // and the slice itself
+	r.Hold(len(raw) + 64) // and the slice itself
 }
 
 // KeepAll adds the elements of an array. What is none has none.
 func (r *BlockReader) KeepAll(b *Block, array []byte) {
 	jsonparser.ArrayEach(array, func(raw []byte, _ jsonparser.ValueType, _ int, _ error) { r.Keep(b, raw) })
-}
-
-func (r *BlockReader) hold(n int) {
-	if r.held += n; r.held > maxHeld {
-		r.Fail(errHeld)
-	}
 }
 
 // Close ends a block: it passes on what was held back of its text, and its extra data.

@@ -10,14 +10,6 @@ import (
 // minBuffer is the size of the buffer for a body at first. The event of a token takes about 300 bytes.
 const minBuffer = 2 << 10
 
-// newScanner returns a scanner of the pieces of a body, which have at most so many bytes each.
-func newScanner(r io.Reader, maxPiece int, split bufio.SplitFunc) *bufio.Scanner {
-	s := bufio.NewScanner(r)
-	s.Buffer(make([]byte, minBuffer), maxPiece)
-	s.Split(split)
-	return s
-}
-
 // Lines reads the lines of a body, which end with LF, CR or CR LF. A CR completes its line: an LF that comes later is skipped.
 type Lines struct {
 	lines   *bufio.Scanner
@@ -63,8 +55,9 @@ func (l *Lines) split(data []byte, atEOF bool) (advance int, line []byte, err er
 
 // NewLines returns a reader of lines that have at most so many bytes each.
 func NewLines(r io.Reader, maxLine int) *Lines {
-	l := &Lines{maxLine: maxLine}
-	l.lines = newScanner(r, maxLine+2, l.split) // and CR LF
+	l := &Lines{maxLine: maxLine, lines: bufio.NewScanner(r)}
+	l.lines.Buffer(make([]byte, minBuffer), maxLine+2) // and CR LF
+	l.lines.Split(l.split)
 	return l
 }
 

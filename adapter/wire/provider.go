@@ -20,9 +20,7 @@ type Options struct {
 	KeyName   string            // where the key comes from, named in errors; default the prefix in capitals and "_API_KEY"
 	Header    http.Header       // of every request, over what the adapter sends
 	Transport http.RoundTripper // default: a shared one sized for thousands of streams
-	ProxyEnv  bool              // with the default transport: go through the proxy that the environment names
 	Names     []string          // models to list
-	Timeouts  adapter.Timeouts  // Connect is used for dialing
 	MaxEvent  int               // bytes of one event, default 4 MiB
 }
 
@@ -41,7 +39,7 @@ func NewServer(o Options) Server {
 		key = func() string { return o.Key }
 	}
 	if o.Transport == nil {
-		o.Transport = adapter.Transport(adapter.TransportOptions{Connect: o.Timeouts.Connect, ProxyEnv: o.ProxyEnv})
+		o.Transport = adapter.Transport(adapter.TransportOptions{})
 	}
 	return Server{
 		Prefix: o.Prefix, KeyName: o.KeyName, Key: key, Header: o.Header, Listed: o.Names, MaxEvent: o.MaxEvent,

@@ -77,7 +77,7 @@ func (t *Team) member(name string) Member {
 // answering returns the member that an envelope is for. Callers that named an unknown agent were refused before. Commands are the
 // agent's also where a workflow answers messages.
 func (t *Team) answering(e *turn.Envelope) Member {
-	m := t.member(e.Agent())
+	m := t.member(e.Agent)
 	if e.Kind == turn.KindCommand {
 		m.Workflow = nil
 	}

@@ -90,7 +90,7 @@ func (a *Answer) inTurn(ctx context.Context, state turn.State) error {
 		return err
 	}
 	var past agent.Told
-	if a.turn.Envelope().Resumed() {
+	if a.turn.Envelope().Resumed {
 		if past, err = agent.ReadTurn(ctx, t, a.turn.ID()); err != nil {
 			return err
 		}

@@ -76,15 +76,9 @@ func FromText(w flow.Workflow, text string) (map[string]any, error) {
 	if misfit, ok := errors.AsType[*flow.InputError](err); ok {
 		for _, p := range misfit.Problems {
 			if p.Pointer != "" { // a property, which is the text
-				return nil, &invalidError{fmt.Errorf("workflow %s: %w", w.Info().Name, err)}
+				return nil, turn.Invalid(fmt.Errorf("workflow %s: %w", w.Info().Name, err))
 			}
 		}
 	}
 	return nil, fmt.Errorf("workflow %s cannot answer messages, because its input is more than one text: %w", w.Info().Name, err)
 }
-
-// invalidError marks an error as a mistake of the sender.
-type invalidError struct{ error }
-
-func (e *invalidError) ErrorCode() string { return turn.CodeInvalid }
-func (e *invalidError) Unwrap() error     { return e.error }

@@ -485,7 +485,7 @@ func TestAPluginChoosesWhatTheBotsKnow(t *testing.T) {
 // again is the envelope of a turn that another process may have begun.
 func again(text string) *turn.Envelope {
 	e := message(text)
-	e.Extra = map[string]any{turn.ExtraResumed: true}
+	e.Resumed = true
 	return e
 }
 

@@ -110,7 +110,7 @@ func (p *loopback) resolve(_ context.Context, in *channel.Input, _ channel.Event
 		Channel: "loopback", MessageID: in.ID, Sender: sender, Conversation: place,
 		Route:   channel.RouteFacts{RouteSessionKey: "loopback:" + place.ID},
 		Reply:   channel.ReplyPlanFacts{To: place.ID},
-		Access:  policy.Access(sender.Identity(), channel.MentionFacts{CanDetect: true, WasMentioned: m.Mention}),
+		Access:  policy.Access(sender, channel.MentionFacts{CanDetect: true, WasMentioned: m.Mention}),
 		Message: channel.MessageFacts{RawBody: in.RawText},
 	}}, nil
 }

@@ -24,7 +24,7 @@ func (c *Chat) newTurn(text string, d *delivery) *kernel.Turn {
 	}
 	if c.kernel.Settings != nil {
 		p := c.kernel.Settings.Policy(f.PolicyQuery())
-		f.Access = p.Access(sender.Identity(), channel.MentionFacts{})
+		f.Access = p.Access(sender, channel.MentionFacts{})
 		f.Supplemental.GroupSystemPrompt = p.SystemPrompt
 	}
 	out := &kernel.Delivery{Deliver: d.deliver, Working: d.working, Rest: d.rest, PreviewEvery: previewEvery, WorkingEvery: workingEvery}

@@ -90,8 +90,7 @@ func (c *Channel) post(ctx context.Context, m *platform.Post) (id string, err er
 	if m.Block.Silent {
 		call.Flags |= discordgo.MessageFlagsSuppressNotifications
 	}
-	reply, replies := plan.ReplyToID.Get()
-	replies = replies && m.N == 0 && plan.DeliveryTarget == ""
+	replies := plan.ReplyToID.Set && m.N == 0 && plan.DeliveryTarget == ""
 	if plan.DeliveryTarget != "" {
 		call.Flags |= discordgo.MessageFlagsEphemeral
 	} else {
@@ -99,7 +98,7 @@ func (c *Channel) post(ctx context.Context, m *platform.Post) (id string, err er
 		call.Nonce, call.Enforce = base64.RawURLEncoding.EncodeToString(sum[:])[:maxNonce], true
 	}
 	if replies {
-		call.Reference = &discordgo.MessageReference{MessageID: reply, FailIfNotExists: new(false)}
+		call.Reference = &discordgo.MessageReference{MessageID: plan.ReplyToID.Value, FailIfNotExists: new(false)}
 	}
 	if m.Buttons != nil {
 		call.Components = []discordgo.ActionsRow{newRow(m.Buttons)}

@@ -53,7 +53,10 @@ type interaction struct {
 func (c *Channel) newEvent(state *discordgo.State, kind string, data []byte, place *discordgo.Channel) *event {
 	e := &event{Kind: channel.EventLifecycle}
 	m, err := &e.Message, error(nil)
-	switch data = withoutComponents(data); kind {
+	// Buttons and the like are hidden: the library refuses a message if it does not know one of them. In a text, there is a backslash before the
+	// second quotation mark.
+	data = bytes.ReplaceAll(data, []byte(`"components":`), []byte(`"no_components":`))
+	switch kind {
 	case messageCreate:
 		err = json.Unmarshal(data, m)
 		if e.ID = m.ID; m.Type == discordgo.MessageTypeDefault || m.Type == discordgo.MessageTypeReply { // no joins, pins and threads that begin
@@ -95,12 +98,6 @@ func (c *Channel) newEvent(state *discordgo.State, kind string, data []byte, pla
 		c.readContent(state, m.GuildID, m.ReferencedMessage)
 	}
 	return e
-}
-
-// withoutComponents hides buttons and the like: the library refuses a message if it does not know one of them. In a text, there is a backslash before the
-// second quotation mark.
-func withoutComponents(data []byte) []byte {
-	return bytes.ReplaceAll(data, []byte(`"components":`), []byte(`"no_components":`))
 }
 
 func (e *event) readInteraction(data []byte) error {
@@ -281,7 +278,7 @@ func (c *Channel) addEvent(ev *platform.Event, e *event) {
 		}
 	}
 	ev.Messages = append(ev.Messages, one)
-	ev.Complete = func(_ context.Context, f *channel.Facts, policy channel.Policy, _ channel.Identity) (channel.MentionFacts, []platform.Attachment) {
+	ev.Complete = func(_ context.Context, f *channel.Facts, policy channel.Policy) (channel.MentionFacts, []platform.Attachment) {
 		return channel.MentionFacts{}, c.addContext(f, e, policy)
 	}
 	ev.ShowPress = func(ctx context.Context, s channel.Pressed) { c.reply(ctx, e, s.Text()) }
@@ -292,7 +289,7 @@ func (c *Channel) addEvent(ev *platform.Event, e *event) {
 func (c *Channel) addContext(f *channel.Facts, e *event, policy channel.Policy) (quoted []platform.Attachment) {
 	if to := e.Message.ReferencedMessage; to != nil && e.Kind == channel.EventMessage {
 		by := c.sender(to)
-		allowed := policy.Sees(e.Place.Kind, by.Identity())
+		allowed := policy.Sees(e.Place.Kind, by)
 		f.Supplemental.Quote = &channel.Quote{ID: to.ID, Body: textOf(to), Sender: by.Label(), IsSelf: by.IsSelf, SenderAllowed: allowed}
 		quoted = files(to)
 	}

@@ -39,8 +39,8 @@ func (c *Channel) addEvent(ev *platform.Event, e *event) {
 		}
 	}
 	ev.Messages = append(ev.Messages, one)
-	ev.Complete = func(ctx context.Context, f *channel.Facts, policy channel.Policy, who channel.Identity) (channel.MentionFacts, []platform.Attachment) {
-		return c.addQuote(ctx, f, e, policy, who)
+	ev.Complete = func(ctx context.Context, f *channel.Facts, policy channel.Policy) (channel.MentionFacts, []platform.Attachment) {
+		return c.addQuote(ctx, f, e, policy)
 	}
 	ev.ShowPress = func(ctx context.Context, s channel.Pressed) { c.answerPress(ctx, e, s) }
 	ev.Delivery = func(*channel.Facts) *kernel.Delivery { return c.delivery(m) }
@@ -93,18 +93,18 @@ func (c *Channel) mentions(m *message, names channel.Names) channel.MentionFacts
 }
 
 // addQuote adds the message that is replied to.
-func (c *Channel) addQuote(ctx context.Context, f *channel.Facts, e *event, policy channel.Policy, who channel.Identity) (m channel.MentionFacts, files []platform.Attachment) {
+func (c *Channel) addQuote(ctx context.Context, f *channel.Facts, e *event, policy channel.Policy) (m channel.MentionFacts, files []platform.Attachment) {
 	kind, q := f.Conversation.Kind, &channel.Quote{ID: e.Message.repliedTo()}
 	if q.ID == "" {
 		return m, nil
 	}
 	f.Supplemental.Quote = q
-	if e.Press != nil || policy.Sees(kind, who) == channel.No { // strangers cause no calls
+	if e.Press != nil || policy.Sees(kind, f.Sender) == channel.No { // strangers cause no calls
 		return m, nil
 	}
 	quoted := c.readMessage(ctx, q.ID)
 	if quoted.exists {
-		q.Body, q.Sender, q.SenderAllowed = quoted.text, quoted.from.ID, policy.Sees(kind, quoted.from.Identity())
+		q.Body, q.Sender, q.SenderAllowed = quoted.text, quoted.from.ID, policy.Sees(kind, quoted.from)
 	}
 	if quoted.from.IsSelf {
 		q.Sender, q.IsSelf, q.SenderAllowed = c.self().Name, true, channel.Yes

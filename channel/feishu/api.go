@@ -93,11 +93,10 @@ type item struct {
 
 // callRepeatedly makes a call, and repeats it where that may help and does no harm.
 func (c *Channel) callRepeatedly(ctx context.Context, r platform.Request) (got response, err error) {
-	call := platform.Call{Harmless: r.Harmless, Brief: r.Brief, Do: func(ctx context.Context) (err error) {
+	err = platform.Repeat(ctx, r.Harmless, r.Brief, func(ctx context.Context) (err error) {
 		got, err = c.call(ctx, r)
 		return err
-	}}
-	err = call.Run(ctx)
+	})
 	return got, err
 }
 

@@ -60,8 +60,8 @@ func (c *Channel) poster(m *message) *platform.Poster {
 // text. If the message that it replies to is deleted, it is sent as no reply.
 func (c *Channel) post(ctx context.Context, p *platform.Post, m *message) (id string, err error) {
 	target := &p.Block.Target
-	replyTo, _ := target.ReplyToID.Get()
-	topic, _ := target.MessageThreadID.Get() // of the message replyTo
+	replyTo := target.ReplyToID.Value
+	topic := target.MessageThreadID.Value // of the message replyTo
 	if topic != "" && replyTo == "" {
 		err = errors.New("feishu: cannot send to the topic, because it has no message to reply to")
 		return "", &channel.NotSentError{Err: err, Permanent: true}

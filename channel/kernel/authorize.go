@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/channel"
+	"github.com/lingserve/lingserve/internal/ratelimit"
 	"github.com/lingserve/lingserve/turn"
 )
 
@@ -106,34 +107,26 @@ func (p *pass) notifySender(ctx context.Context) {
 	if !p.gated { // the message ended before the gates
 		p.evaluate()
 	}
-	stopped := p.err == nil && p.result.Admission.Stops()
-	if !p.wantsNotice() || (stopped || p.sink == nil) && !p.learnsReason() {
+	f, reason, stopped := p.facts, p.result.Admission.Reason, p.err == nil && p.result.Admission.Stops()
+	talks := p.decision.Talks || reason == channel.ReasonPairingUnavailable // perhaps
+	learnsReason := talks && p.turn.Delivery != nil && !f.Sender.IsBot
+	isForAgent := f.Conversation.Kind == channel.Direct || p.decision.Addressed
+	if !p.policy.ErrorNotice || !isForAgent || (stopped || p.sink == nil) && !learnsReason {
 		return
 	}
 	if !stopped {
 		p.notifyFailure(ctx)
 		return
 	}
-	f, reason := p.facts, p.result.Admission.Reason
 	text := stopTexts[reason]
 	if reason == channel.ReasonRateLimited {
 		text = p.rateText()
 	}
-	if text != "" && p.k.guards.noticeDue(stopNotice{f.Channel, f.Account, f.Conversation.ID, f.Sender.ID, reason}) {
+	notice := stopNotice{f.Channel, f.Account, f.Conversation.ID, f.Sender.ID, reason}
+	if text != "" && p.k.guards.notices.Take(notice, ratelimit.Rate{PerMinute: 1}) == 0 {
 		p.letNext(ctx) // the next message need not wait for this notice
 		p.notify(ctx, stoppedNotice, text)
 	}
-}
-
-// learnsReason reports whether the sender of a message that was stopped may know why.
-func (p *pass) learnsReason() bool {
-	talks := p.decision.Talks || p.result.Admission.Reason == channel.ReasonPairingUnavailable // perhaps
-	return talks && p.turn.Delivery != nil && !p.facts.Sender.IsBot
-}
-
-// wantsNotice reports whether the sender gets a notice in place of an answer: the settings allow it, and the message was for the agent.
-func (p *pass) wantsNotice() bool {
-	return p.policy.ErrorNotice && (p.facts.Conversation.Kind == channel.Direct || p.decision.Addressed)
 }
 
 // notifyFailure sends the notice of the agent, or says that the turn has failed, if nothing of an answer is seen.
@@ -202,12 +195,12 @@ func (k *Kernel) HasCommand(name, account, text string) bool {
 	return p.Commands == nil || p.Commands(text, true)
 }
 
-// PolicyAt returns the policy of a place, and who a sender is to its gates.
-func (k *Kernel) PolicyAt(ctx context.Context, q channel.PolicyQuery, from channel.SenderFacts) (policy channel.Policy, who channel.Identity) {
+// PolicyOf returns the policy of the place that a message came from, and notes whether its sender was paired if that decides.
+func (k *Kernel) PolicyOf(ctx context.Context, f *channel.Facts) channel.Policy {
 	k.init()
-	policy, who = k.Settings.Policy(q), from.Identity()
-	if q.Kind == channel.Direct && policy.DM == channel.PolicyPairing {
-		who.Paired, _, _ = k.Pairing.State(ctx, q.Channel, q.Account, from.ID) // the gate says that it is unknown
+	policy := k.Settings.Policy(f.PolicyQuery())
+	if f.Conversation.Kind == channel.Direct && policy.DM == channel.PolicyPairing {
+		f.Sender.Paired, _, _ = k.Pairing.State(ctx, f.Channel, f.Account, f.Sender.ID) // the gate says that it is unknown
 	}
-	return policy, who
+	return policy
 }

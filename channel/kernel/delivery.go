@@ -78,7 +78,6 @@ type sink struct {
 
 	// Of the loop, and behind it of end.
 	progress   *progress
-	counts     channel.DispatchResult
 	unknown    bool    // it is not known of something whether it was sent
 	queued     bool    // a reply is stored until it is sent
 	gone       error   // why nothing is sent any more
@@ -304,7 +303,6 @@ func (s *sink) deliver(kind channel.ReplyKind, p channel.Payload) {
 	s.unknown = s.unknown || r.State == channel.UnknownWhether
 	if r.State.Seen() {
 		s.rest()
-		s.count(b.Kind)
 	}
 	switch {
 	case q != nil && r.State.Seen():
@@ -464,28 +462,10 @@ func (s *sink) leaveNothingOpen(ctx context.Context) {
 // unsureNotice is sent if it is not known of a part of an answer whether it was sent.
 const unsureNotice = "A part of this answer may be missing, because the platform did not confirm it. If it is, please ask again."
 
-// count adds a block to what the turn has sent.
-func (s *sink) count(kind channel.ReplyKind) {
-	switch kind {
-	case channel.ReplyTool:
-		s.counts.Tool++
-	case channel.ReplyFinal:
-		s.counts.Final++
-	default:
-		s.counts.Block++
-	}
-}
-
-// result is what the turn has sent. The counts of a Dispatch are used if it has sent nothing by the sink.
+// result is what the turn has sent, by the sink or by its own Dispatch.
 func (s *sink) result(said channel.DispatchResult) channel.DispatchResult {
-	switch {
-	case s.off:
-		said.Tool, said.Block, said.Final = 0, 0, 0
-	case s.final():
-		said.Tool, said.Block, said.Final = s.counts.Tool, s.counts.Block, s.counts.Final
-	case said.Tool+said.Block+said.Final > 0:
-		s.progress.Visible = true
-	}
+	s.progress.Visible = s.progress.Visible || said.Sent && !s.off && !s.final()
+	said.Sent = s.progress.Visible
 	return said
 }
 

@@ -121,7 +121,7 @@ func TestAFailedBlockIsNotSentAgainAndStopsNoOther(t *testing.T) {
 	if text := "channel: dispatch: of the agent\nthe answer was not delivered: connection reset"; err == nil || err.Error() != text {
 		t.Errorf("got the error %q", err)
 	}
-	if r.Dispatch.Block != 2 || r.Dispatch.Final != 0 || r.Outcome != channel.OutcomePartial {
+	if !r.Dispatch.Sent || r.Outcome != channel.OutcomePartial {
 		t.Errorf("got %+v, %s", r.Dispatch, r.Outcome)
 	}
 }

@@ -34,7 +34,7 @@ func board(policy channel.Policy) *kernel.Adapter[post] {
 				Conversation: channel.ConversationFacts{Kind: channel.Group, ID: in.ConversationID, Label: "Kitchen"},
 				Route:        channel.RouteFacts{AgentID: "ling", RouteSessionKey: "board:" + in.ConversationID},
 				Reply:        channel.ReplyPlanFacts{To: in.ConversationID},
-				Access:       policy.Access(sender.Identity(), channel.MentionFacts{CanDetect: true, WasMentioned: mentioned, HasAnyMention: mentioned}),
+				Access:       policy.Access(sender, channel.MentionFacts{CanDetect: true, WasMentioned: mentioned, HasAnyMention: mentioned}),
 				Message:      channel.MessageFacts{RawBody: m.text, BodyForAgent: strings.TrimSpace(strings.ReplaceAll(m.text, "@ling", ""))},
 				Media:        images(m),
 			}
@@ -162,7 +162,7 @@ func ExampleRun_direct() {
 func ExampleKernel_RunPrepared() {
 	policy, sender := channel.Policy{DM: channel.PolicyOpen}, channel.SenderFacts{ID: "42"}
 	f := facts("1", "hello")
-	f.Access = policy.Access(sender.Identity(), channel.MentionFacts{})
+	f.Access = policy.Access(sender, channel.MentionFacts{})
 	k := &kernel.Kernel{}
 	r, err := k.RunPrepared(context.Background(), kernel.Meta{Channel: "paper"}, &kernel.Turn{
 		Facts:                f,
@@ -176,12 +176,12 @@ func ExampleKernel_RunPrepared() {
 				return channel.DispatchResult{}, nil
 			}
 			fmt.Println("a card with", t.Context.BodyForAgent)
-			return channel.DispatchResult{Final: 1}, nil
+			return channel.DispatchResult{Sent: true}, nil
 		},
 	})
-	fmt.Println(r.Outcome, r.Dispatch.Final, err)
+	fmt.Println(r.Outcome, r.Dispatch.Sent, err)
 	// Output:
 	// a card with hello
 	// finalized: visible
-	// visible 1 <nil>
+	// visible true <nil>
 }

@@ -42,21 +42,11 @@ func (g *guards) init() {
 	g.notices = ratelimit.New[stopNotice](maxRecent)
 }
 
-// noticeDue reports whether a sender was not told for a minute why a message was stopped, and counts the notice.
-func (g *guards) noticeDue(n stopNotice) bool {
-	return g.notices.Take(n, ratelimit.Rate{PerMinute: 1}) == 0
-}
-
 // sent notes the ids of messages that were sent in a conversation.
 func (g *guards) sent(f *channel.Facts, ids []string) {
 	for _, id := range ids {
 		g.sentIDs.Add(sentKey{f.Channel, f.Account, f.Conversation.ID, id}, struct{}{})
 	}
-}
-
-// sentFromHere reports whether a message was sent from here.
-func (g *guards) sentFromHere(name, account, conversation, id string) bool {
-	return g.sentIDs.Contains(sentKey{name, account, conversation, id})
 }
 
 // admit evaluates the gates loop and rate, and counts the message if both pass. wait is how long the rate blocks.

@@ -247,8 +247,8 @@ func (s *process) runEvent(ctx context.Context, e *kernel.Claimed, m kernel.Meta
 	text, one := strings.Join(texts, "\n"), newRig()
 	one.kernel, one.facts = s.kernel, directFacts(sender, id, text)
 	one.in = &channel.Input{ID: id, RawText: text, ConversationID: sender, SenderID: sender}
-	policy, who := s.kernel.PolicyAt(ctx, one.facts.PolicyQuery(), one.facts.Sender)
-	one.facts.Access = policy.Access(who, channel.MentionFacts{})
+	policy := s.kernel.PolicyOf(ctx, &one.facts)
+	one.facts.Access = policy.Access(one.facts.Sender, channel.MentionFacts{})
 	one.delivery = &kernel.Delivery{Deliver: s.deliver, Durable: s.handler.Sender.Send != nil, PreviewEvery: 10 * time.Millisecond, Preview: func(ctx context.Context, b channel.Block, _ channel.Receipt) (channel.Receipt, error) {
 		b.Key = ""
 		return s.deliver(ctx, b)

@@ -192,7 +192,7 @@ func (p *pass) classify(ctx context.Context) (channel.Admission, error) {
 
 // preflightEvent drops messages that were sent from here, and asks the adapter.
 func (p *pass) preflightEvent(ctx context.Context) (channel.Admission, error) {
-	if p.in.ID != "" && p.k.guards.sentFromHere(p.meta.Channel, p.meta.Account, p.in.ConversationID, p.in.ID) {
+	if p.in.ID != "" && p.k.guards.sentIDs.Contains(sentKey{p.meta.Channel, p.meta.Account, p.in.ConversationID, p.in.ID}) {
 		return drop(channel.ReasonSelfEcho), nil
 	}
 	if p.hooks.Preflight == nil {

@@ -458,7 +458,7 @@ func TestTheFinalizeMatrix(t *testing.T) {
 		"silent":                  {returns(channel.DispatchResult{NoReply: true}, nil), "end silent", false, false, channel.OutcomeSilent},
 		"deferred":                {returns(channel.DispatchResult{Deferred: true}, nil), "end deferred", false, false, channel.OutcomeDeferred},
 		"visible":                 {func(*rig) {}, "end visible", true, false, channel.OutcomeVisible},
-		"visible by counts alone": {returns(channel.DispatchResult{Final: 1}, nil), "end visible", true, false, channel.OutcomeVisible},
+		"visible by its own word": {returns(channel.DispatchResult{Sent: true}, nil), "end visible", true, false, channel.OutcomeVisible},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, d *db.DB) {
@@ -508,7 +508,7 @@ func TestAnObservingTurnWritesNothing(t *testing.T) {
 							t.Error(err)
 						}
 					}
-					return channel.DispatchResult{Final: 1}, fails
+					return channel.DispatchResult{Sent: true}, fails
 				})
 				entry := "run"
 				switch by {
@@ -528,7 +528,7 @@ func TestAnObservingTurnWritesNothing(t *testing.T) {
 				if calls := s.platform.requests(); len(calls) != 0 {
 					t.Errorf("the platform was asked for %q", calls)
 				}
-				if d := r.Dispatch; d.Tool+d.Block+d.Final != 0 {
+				if d := r.Dispatch; d.Sent {
 					t.Errorf("got %+v, expected nothing counted", d)
 				}
 				if slices.Contains(s.phases(), "dispatch:warning") || len(s.kernel.Window.Snapshot(t.Context(), key, 0).Entries) != 1 {
@@ -557,7 +557,7 @@ func TestANoticeIsSentOnlyWhereItIsWanted(t *testing.T) {
 		"before it is known who": {func(*rig) {}, "resolve", false},
 		"something was shown": {func(s *rig) {
 			s.dispatch = func(context.Context, *channel.Turn) (channel.DispatchResult, error) {
-				return channel.DispatchResult{Final: 1}, errTest
+				return channel.DispatchResult{Sent: true}, errTest
 			}
 		}, "", false},
 	} {

@@ -41,7 +41,7 @@ func (s *stopRig) send(text string) channel.Result {
 	s.n++
 	s.in = &channel.Input{ID: fmt.Sprint("n", s.n), RawText: text, ConversationID: "42", SenderID: "42"}
 	s.facts = facts(s.in.ID, text)
-	s.facts.Access = s.settings.policy.Access(channel.Identity{IDs: []string{"42"}, Paired: channel.No}, channel.MentionFacts{CanDetect: true})
+	s.facts.Access = s.settings.policy.Access(channel.SenderFacts{ID: "42", Paired: channel.No}, channel.MentionFacts{CanDetect: true})
 	if s.change != nil {
 		s.change(&s.facts)
 	}

@@ -35,14 +35,13 @@ type Request struct {
 	In       any           // is written as JSON, or is a *[Form]; nil: no body
 	Out      any           // for [API].Read; nil
 	Timeout  time.Duration // 0 is 30 s
-	Harmless bool          // as in [Call]
-	Brief    bool          // as in [Call]
+	Harmless bool          // as in [Repeat]
+	Brief    bool          // as in [Repeat]
 }
 
-// Do makes a call, and repeats it as [Call] does.
+// Do makes a call, and repeats it as [Repeat] does.
 func (a *API) Do(ctx context.Context, r Request) error {
-	c := Call{Do: func(ctx context.Context) error { return a.Attempt(ctx, r) }, Harmless: r.Harmless, Brief: r.Brief}
-	return c.Run(ctx)
+	return Repeat(ctx, r.Harmless, r.Brief, func(ctx context.Context) error { return a.Attempt(ctx, r) })
 }
 
 // Attempt makes one attempt of a call.

@@ -124,20 +124,13 @@ func NotSent(err error) error {
 	return &channel.NotSentError{Err: err, Permanent: effect == Permanent, Retryable: effect == Busy || effect == Untaken, RetryAfter: after}
 }
 
-// Call is a call with what may be done about its failures.
-type Call struct {
-	Do       func(context.Context) error // makes one attempt
-	Harmless bool                        // repeating changes nothing: an edit, a question
-	Brief    bool                        // what the platform asks to wait for is not waited for
-}
-
-// Run makes the call, waits for what the platform asks to wait for, and repeats what certainly was not accepted or does no harm. What it
-// returns is what the kernel knows: nil, a [channel.NotSentError], or an error that leaves it open.
-func (c *Call) Run(ctx context.Context) error {
+// Repeat makes a call, of which do is one attempt. It waits for what the platform asks to wait for, unless the call is brief, and repeats what certainly
+// was not accepted, or is harmless: an edit, a question. It returns what the kernel knows: nil, a [channel.NotSentError], or an error that leaves it open.
+func Repeat(ctx context.Context, harmless, brief bool, do func(context.Context) error) error {
 	pauses, waited, repeated := backoff.New(FirstPause, MaxPause), time.Duration(0), 0
 	unknown := false // an attempt may have been accepted, so that no later refusal proves anything
 	for {
-		err := c.Do(ctx)
+		err := do(ctx)
 		if err == nil {
 			return nil
 		}
@@ -146,9 +139,9 @@ func (c *Call) Run(ctx context.Context) error {
 		switch effect {
 		case Busy:
 			waited += pause
-			repeat = !c.Brief && waited <= maxWait
+			repeat = !brief && waited <= maxWait
 		case Untaken, Unknown:
-			repeat = repeated < Again && (effect == Untaken || c.Harmless)
+			repeat = repeated < Again && (effect == Untaken || harmless)
 			pause = pauses.NextBackOff()
 			repeated++
 		}

@@ -21,7 +21,8 @@ func refusal(e platform.Effect, after time.Duration) error {
 func TestCallIsRepeatedIfThatHelpsAndDoesNoHarm(t *testing.T) {
 	unreached, cut := &platform.Unreached{Err: io.EOF}, io.ErrUnexpectedEOF
 	for name, tt := range map[string]struct {
-		call     platform.Call
+		harmless bool
+		brief    bool
 		errs     []error // of the attempts; the last one stays
 		attempts int
 		notSent  *channel.NotSentError // nil: it is not proven
@@ -33,20 +34,19 @@ func TestCallIsRepeatedIfThatHelpsAndDoesNoHarm(t *testing.T) {
 		"no connection at all":     {errs: []error{unreached}, attempts: 4, notSent: &channel.NotSentError{Retryable: true}},
 		"not taken":                {errs: []error{refusal(platform.Untaken, 0), nil}, attempts: 2},
 		"answer lost":              {errs: []error{cut}, attempts: 1},
-		"answer of an edit lost":   {call: platform.Call{Harmless: true}, errs: []error{cut, nil}, attempts: 2},
-		"edit lost, then refused":  {call: platform.Call{Harmless: true}, errs: []error{cut, refusal(platform.Refused, 0)}, attempts: 2},
+		"answer of an edit lost":   {harmless: true, errs: []error{cut, nil}, attempts: 2},
+		"edit lost, then refused":  {harmless: true, errs: []error{cut, refusal(platform.Refused, 0)}, attempts: 2},
 		"busy, and then not":       {errs: []error{refusal(platform.Busy, 20*time.Second), refusal(platform.Busy, 20*time.Second), nil}, attempts: 3},
 		"busy for longer":          {errs: []error{refusal(platform.Busy, 150*time.Second)}, attempts: 1, notSent: &channel.NotSentError{Retryable: true, RetryAfter: 150 * time.Second}},
-		"busy, and a newer is due": {call: platform.Call{Brief: true}, errs: []error{refusal(platform.Busy, time.Second)}, attempts: 1, notSent: &channel.NotSentError{Retryable: true, RetryAfter: time.Second}},
+		"busy, and a newer is due": {brief: true, errs: []error{refusal(platform.Busy, time.Second)}, attempts: 1, notSent: &channel.NotSentError{Retryable: true, RetryAfter: time.Second}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				attempts := 0
-				tt.call.Do = func(context.Context) error {
+				err := platform.Repeat(t.Context(), tt.harmless, tt.brief, func(context.Context) error {
 					attempts++
 					return tt.errs[min(attempts, len(tt.errs))-1]
-				}
-				err := tt.call.Run(t.Context())
+				})
 				not, isNotSent := errors.AsType[*channel.NotSentError](err)
 				if attempts != tt.attempts || isNotSent != (tt.notSent != nil) || (err == nil) != (tt.errs[len(tt.errs)-1] == nil) {
 					t.Errorf("%d attempts, %#v", attempts, err)

@@ -41,7 +41,7 @@ type Event struct {
 	// Acknowledge tells the platform that the event has come, if it cannot wait.
 	Acknowledge func(context.Context)
 	// Complete adds the quoted message to the facts. It returns its files, and mentions beside those of Messages, such as a reply to the bot.
-	Complete func(context.Context, *channel.Facts, channel.Policy, channel.Identity) (m channel.MentionFacts, quoted []Attachment)
+	Complete func(context.Context, *channel.Facts, channel.Policy) (m channel.MentionFacts, quoted []Attachment)
 	// Delivery returns how the answer is sent.
 	Delivery func(*channel.Facts) *kernel.Delivery
 	// ShowPress shows the result of a press to the person who pressed.
@@ -138,10 +138,11 @@ func (e *Event) Facts(ctx context.Context, in *channel.Input) (f channel.Facts, 
 		f.Route.ParentSessionKey = channel.SessionKey(parent)
 	}
 	f.Route.RouteSessionKey = channel.SessionKey(key)
-	policy, who := e.Kernel.PolicyAt(ctx, f.PolicyQuery(), e.Sender)
+	policy := e.Kernel.PolicyOf(ctx, &f)
+	who := f.Sender // without the name that Complete may ask the platform for
 	f.Supplemental.GroupSystemPrompt = policy.SystemPrompt
 	f.Route.AgentID = cmp.Or(policy.Agent, e.Agent)
-	mentions, quoted := e.Complete(ctx, &f, policy, who)
+	mentions, quoted := e.Complete(ctx, &f, policy)
 	names := channel.NewNames(policy.Patterns)
 	for _, one := range e.Messages {
 		if one.Mentions != nil {
@@ -184,14 +185,14 @@ func (e *Event) finalize(ctx context.Context, r channel.Result) error {
 	if refused, ok := channel.RefusedPress(r); ok && m.Press != nil {
 		e.ShowPress(ctx, refused)
 	}
-	f := &channel.Facts{Channel: e.Meta.Channel, Account: e.Meta.Account, Conversation: e.Place}
+	f := &channel.Facts{Channel: e.Meta.Channel, Account: e.Meta.Account, Conversation: e.Place, Sender: e.Sender}
 	key, window := f.WindowKey(), e.Kernel.Window
 	switch {
 	case m.Deleted != nil:
 		window.Forget(ctx, key, m.Deleted...)
 	case m.Edited == "" || e.Place.Kind == channel.Direct:
 	default:
-		if policy, who := e.Kernel.PolicyAt(ctx, f.PolicyQuery(), e.Sender); policy.Sees(e.Place.Kind, who) == channel.Yes {
+		if policy := e.Kernel.PolicyOf(ctx, f); policy.Sees(e.Place.Kind, f.Sender) == channel.Yes {
 			window.Edit(ctx, key, m.Edited, m.Input.TextForAgent)
 		} else { // its sender may not talk there any more
 			window.Forget(ctx, key, m.Edited)

@@ -43,7 +43,7 @@ func newEvent(t *testing.T, p channel.Policy, m platform.Message) (*platform.Eve
 		Meta:   kernel.Meta{Channel: "x", Account: "work"}, Agent: "assistant", Media: media, Messages: []platform.Message{m},
 		Sender: channel.SenderFacts{ID: "7", Name: "Ann", Username: "ann"},
 		Place:  channel.ConversationFacts{Kind: channel.Group, ID: "-5", ThreadID: "3"}, Reply: channel.ReplyPlanFacts{To: "-5"},
-		Complete: func(context.Context, *channel.Facts, channel.Policy, channel.Identity) (channel.MentionFacts, []platform.Attachment) {
+		Complete: func(context.Context, *channel.Facts, channel.Policy) (channel.MentionFacts, []platform.Attachment) {
 			return channel.MentionFacts{}, nil
 		},
 		Delivery: func(*channel.Facts) *kernel.Delivery { return nil },
@@ -114,7 +114,7 @@ func TestFilesAreLoadedForWhatTheAgentSees(t *testing.T) {
 			in.HasMedia = true
 			files := []platform.Attachment{{ID: "own", Name: "own"}, {ID: "large", Name: "large", Fact: channel.MediaFact{Kind: channel.MediaDocument, Size: 1000}}}
 			e, got := newEvent(t, channel.Policy{Group: tt.policy, Visibility: tt.visibility}, platform.Message{Input: in, Kind: channel.EventMessage, Files: files})
-			e.Complete = func(_ context.Context, f *channel.Facts, _ channel.Policy, _ channel.Identity) (channel.MentionFacts, []platform.Attachment) {
+			e.Complete = func(_ context.Context, f *channel.Facts, _ channel.Policy) (channel.MentionFacts, []platform.Attachment) {
 				f.Supplemental.Quote = &channel.Quote{ID: "1", SenderAllowed: tt.author}
 				f.Supplemental.Forwarded = &channel.Forwarded{From: "Zed", SenderAllowed: tt.forwarded}
 				return channel.MentionFacts{}, []platform.Attachment{{ID: "quoted"}}

@@ -124,10 +124,7 @@ func (p *Poster) send(ctx context.Context, m *Post) (id string, err error) {
 
 // receipt returns the receipt of a block, for the messages with these ids.
 func receipt(b *channel.Block, ids ...string) channel.Receipt {
-	r := channel.Receipt{MessageIDs: ids}
-	r.ThreadID, _ = b.Target.MessageThreadID.Get()
-	r.ReplyToID, _ = b.Target.ReplyToID.Get()
-	return r
+	return channel.Receipt{MessageIDs: ids, ThreadID: b.Target.MessageThreadID.Value, ReplyToID: b.Target.ReplyToID.Value}
 }
 
 // Preview shows the text so far, as much of it as one message holds.

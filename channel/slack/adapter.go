@@ -24,11 +24,11 @@ func (c *Channel) run(ctx context.Context, e *platform.Event) (channel.Result, e
 			shared = m
 		}
 		c.addMessage(ctx, e, m)
-		e.Complete = func(ctx context.Context, f *channel.Facts, policy channel.Policy, who channel.Identity) (channel.MentionFacts, []platform.Attachment) {
+		e.Complete = func(ctx context.Context, f *channel.Facts, policy channel.Policy) (channel.MentionFacts, []platform.Attachment) {
 			if shared != nil {
 				f.Supplemental.Quote = c.quote(shared, policy)
 			}
-			if m.press == nil && policy.Sees(f.Conversation.Kind, who) == channel.Yes { // the platform is not asked for the names of others
+			if m.press == nil && policy.Sees(f.Conversation.Kind, f.Sender) == channel.Yes { // the platform is not asked for the names of others
 				c.addName(ctx, &f.Sender)
 			}
 			return channel.MentionFacts{}, nil
@@ -89,7 +89,7 @@ func (c *Channel) quote(m *message, p channel.Policy) *channel.Quote {
 	by := channel.SenderFacts{ID: s.AuthorID, Name: s.AuthorName, IsSelf: s.AuthorID != "" && s.AuthorID == c.self().UserID}
 	q := &channel.Quote{
 		ID: s.Ts.String(), Body: read(cmp.Or(s.Text, s.Fallback), "", c.knownName).text, Sender: by.Label(), IsSelf: by.IsSelf,
-		IsExternal: true, SenderAllowed: p.Sees(m.chat(), by.Identity()),
+		IsExternal: true, SenderAllowed: p.Sees(m.chat(), by),
 	}
 	if by.IsSelf {
 		q.SenderAllowed = channel.Yes
@@ -107,8 +107,10 @@ func (c *Channel) mentions(ctx context.Context, m *message, names channel.Names)
 	if m.thread != "" && m.ParentUserId != "" && m.ParentUserId == c.self().UserID {
 		f.Implicit = append(f.Implicit, channel.ReplyToBot)
 	}
-	if m.thread != "" && c.hasWritten(ctx, target{m.conversation, m.thread}) {
-		f.Implicit = append(f.Implicit, channel.BotThread)
+	if m.thread != "" { // has the bot written there, as far as the state can be read?
+		if text, _ := c.s.State.Load(ctx, c.threadName(target{m.conversation, m.thread})); text != nil {
+			f.Implicit = append(f.Implicit, channel.BotThread)
+		}
 	}
 	return f
 }

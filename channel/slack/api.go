@@ -146,8 +146,7 @@ func (c *Channel) call(ctx context.Context, name string, do func(context.Context
 	return err
 }
 
-// repeat makes a call as [platform.Call] has it. harmless says that repeating changes nothing.
+// repeat makes a call as [platform.Repeat] does. harmless says that repeating changes nothing.
 func (c *Channel) repeat(ctx context.Context, name string, harmless bool, do func(context.Context) error) error {
-	p := platform.Call{Do: func(ctx context.Context) error { return c.call(ctx, name, do) }, Harmless: harmless}
-	return p.Run(ctx)
+	return platform.Repeat(ctx, harmless, false, func(ctx context.Context) error { return c.call(ctx, name, do) })
 }

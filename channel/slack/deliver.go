@@ -56,10 +56,8 @@ func (c *Channel) poster(thread string) *platform.Poster {
 type target struct{ conversation, thread string }
 
 // targetOf reads the reply plan, which was frozen when the event was resolved.
-func targetOf(b *channel.Block) (t target) {
-	t.conversation = b.Target.Target()
-	t.thread, _ = b.Target.MessageThreadID.Get()
-	return t
+func targetOf(b *channel.Block) target {
+	return target{b.Target.Target(), b.Target.MessageThreadID.Value}
 }
 
 // options adds the thread to the options of a message.

@@ -19,9 +19,3 @@ func (c *Channel) noteThread(ctx context.Context, t target) {
 		c.Log.WarnContext(ctx, "cannot store a thread", "error", err)
 	}
 }
-
-// hasWritten reports whether the bot has written in a thread, as far as the state can be read.
-func (c *Channel) hasWritten(ctx context.Context, t target) bool {
-	text, _ := c.s.State.Load(ctx, c.threadName(t))
-	return text != nil
-}

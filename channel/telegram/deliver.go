@@ -41,7 +41,11 @@ func (c *Channel) poster() *platform.Poster {
 func (c *Channel) delivery(f *channel.Facts) *kernel.Delivery {
 	d, direct := c.poster().Delivery(c.s.Preview), f.Conversation.Kind == channel.Direct
 	d.PreviewEvery, d.WorkingEvery = previewEvery, typingEvery
-	d.Working = func(ctx context.Context) error { return c.showTyping(ctx, f.Reply) }
+	d.Working = func(ctx context.Context) error {
+		p := c.target(ctx, &channel.Block{Target: f.Reply}, false)
+		p["action"] = models.ChatActionTyping
+		return c.api.Do(ctx, platform.Request{Name: "sendChatAction", In: p, Brief: true})
+	}
 	if !direct {
 		d.PreviewEvery = previewEveryGroup
 	}
@@ -68,8 +72,7 @@ func (c *Channel) target(ctx context.Context, b *channel.Block, reply bool) para
 }
 
 func number(o channel.Opt) int {
-	text, _ := o.Get()
-	n, _ := strconv.Atoi(text) // the channel has written it
+	n, _ := strconv.Atoi(o.Value) // the channel has written it
 	return n
 }
 
@@ -129,13 +132,6 @@ func (c *Channel) post(ctx context.Context, m *platform.Post) (id string, err er
 		return m.Edit, nil
 	}
 	return id, err
-}
-
-// showTyping shows that work goes on.
-func (c *Channel) showTyping(ctx context.Context, plan channel.ReplyPlanFacts) error {
-	p := c.target(ctx, &channel.Block{Target: plan}, false)
-	p["action"] = models.ChatActionTyping
-	return c.api.Do(ctx, platform.Request{Name: "sendChatAction", In: p, Brief: true})
 }
 
 // showDraft shows the text of an unfinished block as a draft. The drafts of a block have one id.

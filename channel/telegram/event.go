@@ -237,7 +237,7 @@ func (c *Channel) addUpdate(ctx context.Context, e *platform.Event, u *update, c
 	e.Reply = platform.ReplyPlan(e.Place.Kind, current, in.ThreadID, replyTo)
 	e.Reply.NativeChannelID = current
 	e.Delivery = c.delivery
-	e.Complete = func(_ context.Context, f *channel.Facts, policy channel.Policy, _ channel.Identity) (channel.MentionFacts, []platform.Attachment) {
+	e.Complete = func(_ context.Context, f *channel.Facts, policy channel.Policy) (channel.MentionFacts, []platform.Attachment) {
 		return channel.MentionFacts{}, c.addContext(f, m, policy)
 	}
 	e.ShowPress = func(ctx context.Context, s channel.Pressed) { c.answerPress(ctx, u, s.Text()) }
@@ -297,7 +297,7 @@ func mentioned(u *update, self int64, names channel.Names) channel.MentionFacts 
 // addContext adds what the message quotes and where it was forwarded from. It returns the files of the message that is replied to.
 func (c *Channel) addContext(f *channel.Facts, m *models.Message, policy channel.Policy) (quoted []platform.Attachment) {
 	s := &f.Supplemental
-	allowed := func(by channel.SenderFacts) channel.Tri { return policy.Sees(f.Conversation.Kind, by.Identity()) }
+	allowed := func(by channel.SenderFacts) channel.Tri { return policy.Sees(f.Conversation.Kind, by) }
 	if to := repliedTo(m); to != nil {
 		quoted = attachments(to, c.Files.Limit)
 		by := c.sender(to)

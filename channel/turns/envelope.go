@@ -19,10 +19,7 @@ func (a *Agent) envelope(t *channel.Turn) *turn.Envelope {
 	e := &turn.Envelope{
 		ID: c.MessageID, SessionID: t.SessionKey, Channel: c.Channel, ChatID: c.ChatID,
 		Sender: turn.Sender{ID: c.SenderID, Name: c.SenderName, Role: c.Role, NoCommands: !c.CommandAuthorized},
-		Extra: map[string]any{
-			turn.ExtraAgent: c.AgentID, turn.ExtraApprover: c.Approver, turn.ExtraRepeated: t.Repeated, turn.ExtraResumed: t.Resumed,
-			turn.ExtraTimezone: zone,
-		},
+		Agent:  c.AgentID, Approver: &c.Approver, Repeated: t.Repeated, Resumed: t.Resumed, Timezone: zone,
 		Context: facts(c, zone),
 	}
 	if c.CommandAuthorized {
@@ -30,7 +27,7 @@ func (a *Agent) envelope(t *channel.Turn) *turn.Envelope {
 		return e
 	}
 	e.Content = content(c, zone)
-	e.Extra[turn.ExtraWords] = c.BodyForAgent
+	e.OwnWords = &c.BodyForAgent
 	var media []channel.MediaFact
 	for _, h := range c.InboundHistory {
 		media = append(media, h.Media...)
@@ -182,7 +179,7 @@ func (a *Agent) media(facts []channel.MediaFact) (list []turn.Media) {
 			continue
 		}
 		one := turn.Media{Type: "file", MIME: m.ContentType, URL: m.URL}
-		if hasType(m.Kind) {
+		if slices.Contains(typed, m.Kind) {
 			one.Type = string(m.Kind)
 		}
 		if isLocal {
@@ -194,7 +191,5 @@ func (a *Agent) media(facts []channel.MediaFact) (list []turn.Media) {
 	return list
 }
 
-// hasType reports whether package turn has a type for this kind of media; others are files.
-func hasType(kind channel.MediaKind) bool {
-	return kind == channel.MediaImage || kind == channel.MediaAudio || kind == channel.MediaVideo
-}
+// typed are the kinds of media that package turn has a type for; others are files.
+var typed = []channel.MediaKind{channel.MediaImage, channel.MediaAudio, channel.MediaVideo}

@@ -3,6 +3,7 @@ package turns
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/lingserve/lingserve/channel"
@@ -80,7 +81,7 @@ func media(list []turn.Media) []channel.MediaFact {
 			continue
 		}
 		kind := channel.MediaKind(m.Type)
-		if !hasType(kind) {
+		if !slices.Contains(typed, kind) {
 			kind = channel.MediaDocument
 		}
 		facts = append(facts, channel.MediaFact{URL: m.URL, ContentType: m.MIME, Kind: kind})

@@ -167,12 +167,6 @@ func (r *reply) onEvent(e turn.Event, err error) {
 	}
 }
 
-// notify sends a notice, below what the model said before.
-func (r *reply) notify(text string) {
-	r.flush()
-	_ = r.emit(r.ctx, channel.ReplyTool, channel.Payload{Text: text}) // it is logged
-}
-
 // resolved shows what became of a question. If no one could approve a call, a notice says why it was not run: once a turn, since a model may try again.
 func (r *reply) resolved(e turn.Event) {
 	var d struct{ ID, Decision, Remember, By, Reason string }
@@ -183,7 +177,8 @@ func (r *reply) resolved(e turn.Event) {
 		r.mu.Lock()
 		why := cmp.Or(r.denied[d.ID], "it needs approval, but nobody in this conversation may approve it. The operator of this server can change that")
 		r.mu.Unlock()
-		r.notify("The tool `" + e.Calls[0].Name + "` was not run: " + why + ".")
+		r.flush()                                                                                                                   // below what the model said before
+		_ = r.emit(r.ctx, channel.ReplyTool, channel.Payload{Text: "The tool `" + e.Calls[0].Name + "` was not run: " + why + "."}) // it is logged
 	}
 	_ = r.emit(r.ctx, channel.ReplyTool, channel.Payload{Decided: &channel.Decided{
 		ID: d.ID, Approved: d.Decision == "approve", Remember: d.Remember != "", By: d.By, Why: undecided[d.Reason],

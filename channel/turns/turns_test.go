@@ -166,7 +166,7 @@ func TestTheEnvelopeHasWhatTheChannelKnows(t *testing.T) {
 	if diff := cmp.Diff(want, e.Content); diff != "" {
 		t.Error(diff)
 	}
-	if e.SessionID != "fake:42" || e.ChatID != "-100" || e.ID != "7" || e.Extra[turn.ExtraAgent] != "clerk" {
+	if e.SessionID != "fake:42" || e.ChatID != "-100" || e.ID != "7" || e.Agent != "clerk" {
 		t.Errorf("got %+v", e)
 	}
 	if diff := cmp.Diff(turn.Sender{ID: "42", Name: "Ann", Role: tool.Operator, NoCommands: true}, e.Sender); diff != "" {

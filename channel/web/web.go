@@ -108,8 +108,8 @@ func (m *Message) facts(ctx context.Context, k *kernel.Kernel) channel.Facts {
 	if k.Settings == nil {
 		return f // no one is admitted
 	}
-	p, who := k.PolicyAt(ctx, channel.PolicyQuery{Channel: Name, Conversation: sender, Kind: channel.Direct}, f.Sender)
-	f.Access = p.Access(who, channel.MentionFacts{})
+	p := k.PolicyOf(ctx, &f)
+	f.Access = p.Access(f.Sender, channel.MentionFacts{})
 	if m.Principal != "" {
 		m.limit(&f.Access.Commands)
 	}

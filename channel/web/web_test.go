@@ -206,7 +206,7 @@ func Example() {
 			if t.Context.ObserveOnly { // nothing is shown of a turn that only observes
 				return channel.DispatchResult{}, nil
 			}
-			return channel.DispatchResult{Final: 1}, nil
+			return channel.DispatchResult{Sent: true}, nil
 		},
 	})
 	fmt.Println(r.SessionKey, r.Outcome, err)

@@ -69,7 +69,7 @@ func (c *Channel) describe(e *platform.Event, list []*message) {
 		e.Sender, e.Place = m.Sender, channel.ConversationFacts{Kind: at.Kind, ID: at.ID, ThreadID: at.Thread}
 		e.Reply = platform.ReplyPlan(at.Kind, at.ID, at.Thread, "")
 	}
-	e.Complete = func(_ context.Context, _ *channel.Facts, p channel.Policy, _ channel.Identity) (channel.MentionFacts, []platform.Attachment) {
+	e.Complete = func(_ context.Context, _ *channel.Facts, p channel.Policy) (channel.MentionFacts, []platform.Attachment) {
 		return channel.MentionFacts{CanDetect: len(p.Patterns) > 0}, nil
 	}
 }

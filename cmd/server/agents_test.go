@@ -19,7 +19,6 @@ import (
 	"github.com/lingserve/lingserve/agent/team"
 	"github.com/lingserve/lingserve/flow"
 	"github.com/lingserve/lingserve/internal/config"
-	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tool"
 	"github.com/lingserve/lingserve/turn"
@@ -64,7 +63,7 @@ func agentsWith(t *testing.T, workflows *flow.Registry, file string) (turns *tur
 // tell sends a message to an agent and returns what it answers.
 func tell(t *testing.T, turns *turn.Framework, name, text string) *turn.Result {
 	t.Helper()
-	k, err := turns.Submit(t.Context(), &turn.Envelope{SessionID: "s", Channel: "test", Content: text, Extra: map[string]any{run.ExtraAgent: name}})
+	k, err := turns.Submit(t.Context(), &turn.Envelope{SessionID: "s", Channel: "test", Content: text, Agent: name})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +106,7 @@ func TestACommandAnswersTheAgentOfTheSessionThatAsks(t *testing.T) {
 	asked := make(chan agent.Question, 1)
 	submit := func(name, content string) *turn.Ticket {
 		k, err := turns.Submit(t.Context(), &turn.Envelope{
-			SessionID: "s", Channel: "test", Content: content, Sender: turn.Sender{Role: tool.Admin}, Extra: map[string]any{run.ExtraAgent: name},
+			SessionID: "s", Channel: "test", Content: content, Sender: turn.Sender{Role: tool.Admin}, Agent: name,
 		}, turn.WithSink(func(e turn.Event, _ error) {
 			var q agent.Question
 			if e.Kind == agent.ApprovalRequiredEvent && json.Unmarshal(e.Value, &q) == nil {
@@ -230,7 +229,7 @@ func TestAnAgentHasTheSkillsThatItIsToHave(t *testing.T) {
 	if r := tell(t, turns, "clerk", ",skill invoices"); !strings.Contains(r.Output, "All of invoices") {
 		t.Error(r.Output)
 	}
-	if k, err := turns.Submit(t.Context(), &turn.Envelope{SessionID: "s", Channel: "test", Content: ",skill travel", Extra: map[string]any{run.ExtraAgent: "clerk"}}); err != nil {
+	if k, err := turns.Submit(t.Context(), &turn.Envelope{SessionID: "s", Channel: "test", Content: ",skill travel", Agent: "clerk"}); err != nil {
 		t.Error(err)
 	} else if r, err := k.Wait(t.Context()); err == nil && strings.Contains(r.Output, "All of travel") {
 		t.Error(r.Output)

@@ -20,6 +20,7 @@ import (
 	"github.com/lingserve/lingserve/channel/turns"
 	"github.com/lingserve/lingserve/channel/webhook"
 	"github.com/lingserve/lingserve/internal/config"
+	"github.com/lingserve/lingserve/store/db"
 	"github.com/lingserve/lingserve/tape"
 	"github.com/lingserve/lingserve/tool"
 )
@@ -143,10 +144,6 @@ func newChannels(s *core) (_ *channels, err error) {
 	return d, errors.Join(wrong...)
 }
 
-func dataError(c *config.Config, err error) error {
-	return fmt.Errorf("data (%s): cannot use the folder %s: %w", c.Source("data"), c.Data, err)
-}
-
 // openChannels opens the stored data of channels, and the folder for files of messages. Its error is for the user.
 func openChannels(c *config.Config, stored *database, log *slog.Logger) (*channels, error) {
 	d := &channels{Manager: platform.NewManager(&kernel.Kernel{Store: stored.Events(), Log: log}, log)}
@@ -155,12 +152,14 @@ func openChannels(c *config.Config, stored *database, log *slog.Logger) (*channe
 		media = filepath.Join(channelsFolder(c), "media")
 	}
 	if err := d.OpenMedia(media); err != nil {
-		return nil, dataError(c, err)
+		return nil, fmt.Errorf("data (%s): cannot use the folder %s: %w", c.Source("data"), c.Data, err)
 	}
-	d.of = platform.Settings{Media: d.Media, State: stored.learned(), Log: log}
+	d.of = platform.Settings{Media: d.Media, State: stored.Values(db.Learned, db.ValueOptions{MaxBytes: 16 << 20}), Log: log}
 	d.results = stored.Results(webhook.ResultLife)
-	d.Kernel.Window = channel.NewWindow(stored.windows(), channel.WindowOptions{Media: d.Kernel.Media, Log: log})
-	d.Kernel.Recorder = &recorder{channel.NewSessions(stored.conversations()), d.results}
+	windows := stored.Values(db.Windows, db.ValueOptions{Life: channel.WindowLife, MaxRows: 10_000, MaxBytes: 64 << 20})
+	d.Kernel.Window = channel.NewWindow(windows, channel.WindowOptions{Media: d.Kernel.Media, Log: log})
+	conversations := stored.Values(db.Conversations, db.ValueOptions{MaxRows: 100_000, MaxBytes: 64 << 20})
+	d.Kernel.Recorder = &recorder{channel.NewSessions(conversations), d.results}
 	return d, nil
 }
 

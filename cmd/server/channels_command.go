@@ -29,9 +29,9 @@ func channelsCommand(s streams) *cobra.Command {
 	t := &channelTool{streams: s}
 	cmd := newCommand("channels", nil,
 		configured("channels check", &t.settings, t.check),
-		t.pairAction("channels pair", t.listPairs,
-			t.pairAction("channels pair approve", t.approve),
-			t.pairAction("channels pair remove", t.remove)),
+		withDatabase("channels pair", &t.settings, openDurable, t.listPairs,
+			withDatabase("channels pair approve", &t.settings, openDurable, t.approve),
+			withDatabase("channels pair remove", &t.settings, openDurable, t.remove)),
 	)
 	cmd.PersistentFlags().BoolVar(&t.json, "json", false, "print one JSON object per line")
 	addSettings(cmd.PersistentFlags(), &t.settings)
@@ -102,17 +102,6 @@ func checkChannel(ctx context.Context, c *config.Config, ch config.Channel) (abo
 	return about, err
 }
 
-// pairAction returns a command that works with the paired people of the database.
-func (t *channelTool) pairAction(path string, do func(context.Context, *database, []string) error, actions ...*cobra.Command) *cobra.Command {
-	return configured(path, &t.settings, func(ctx context.Context, c *config.Config, args []string) error {
-		d, err := openDurable(c)
-		if err != nil {
-			return err
-		}
-		return errors.Join(do(ctx, d, args), d.Close())
-	}, actions...)
-}
-
 // pairRow is a pair in the list.
 type pairRow struct {
 	Channel string    `json:"channel"`
@@ -130,7 +119,7 @@ func (t *channelTool) listPairs(ctx context.Context, d *database, _ []string) er
 		return err
 	}
 	if len(list) == 0 && !t.json {
-		fmt.Fprintf(t.err, "there are no paired people and no requests in %s\n", d.name)
+		fmt.Fprintf(t.err, "there are no paired people and no requests in %s\n", d.c.DatabaseName())
 		return nil
 	}
 	out := newListing(t.out, t.json, "CHANNEL", "SENDER", "STATE", "CODE", "SINCE", "NAME")

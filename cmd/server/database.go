@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"strings"
 
-	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/channel"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/store"
@@ -18,14 +17,14 @@ import (
 // database is an open database.
 type database struct {
 	*db.DB
-	name  string // for people
-	inUse error  // names the other process that has the file open; nil: none
+	c     *config.Config
+	inUse error // names the other process that has the file open; nil: none
 }
 
 // openDatabase opens the database. If a server has the file open, a command may use it at the same time. Its error is for the user.
 func openDatabase(c *config.Config, log *slog.Logger) (*database, error) {
 	o := &db.Options{Durable: c.Durability == config.DurabilityFull, MaxRunBytes: int64(c.Run.MaxDisk), Log: log}
-	d := &database{name: c.DatabaseName()}
+	d := &database{c: c}
 	var err error
 	if d.DB, err = db.Open(context.Background(), c.Database, o); errors.Is(err, store.ErrInUse) {
 		o.Beside, d.inUse = true, err
@@ -56,27 +55,7 @@ func databaseError(c *config.Config, err error) error {
 	return fmt.Errorf("database (%s): cannot use %s: %w", c.Source("database"), c.DatabaseName(), err)
 }
 
-// newTickets returns the tickets of a server.
-func (d *database) newTickets(c *config.Config) *access.Tickets {
-	return access.NewTickets(access.TicketsOptions{Store: d.Values(db.Tickets, db.ValueOptions{MaxRows: access.MostTickets}), Life: c.Auth.TicketLife})
-}
-
 // pairs returns who is paired with channels.
 func (d *database) pairs() *channel.Pairs {
 	return channel.NewPairs(d.Values(db.Pairs, db.ValueOptions{}))
-}
-
-// windows returns the unanswered messages of groups.
-func (d *database) windows() *db.Values {
-	return d.Values(db.Windows, db.ValueOptions{Life: channel.WindowLife, MaxRows: 10_000, MaxBytes: 64 << 20})
-}
-
-// conversations returns where the messages of sessions came from.
-func (d *database) conversations() *db.Values {
-	return d.Values(db.Conversations, db.ValueOptions{MaxRows: 100_000, MaxBytes: 64 << 20})
-}
-
-// learned returns what channels have learned of their platforms.
-func (d *database) learned() *db.Values {
-	return d.Values(db.Learned, db.ValueOptions{MaxBytes: 16 << 20})
 }

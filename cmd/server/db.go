@@ -17,17 +17,13 @@ import (
 func dbCommand(s streams) *cobra.Command {
 	var settings config.Flags
 	// action opens the database, and prints "ok" if do succeeds.
-	action := func(path string, do func(ctx context.Context, d *database, args []string) error) *cobra.Command {
-		return configured(path, &settings, func(ctx context.Context, c *config.Config, args []string) error {
-			d, err := openExisting(c)
-			if err != nil {
-				return err
+	action := func(path string, do databaseAction) *cobra.Command {
+		return withDatabase(path, &settings, openExisting, func(ctx context.Context, d *database, args []string) error {
+			err := do(ctx, d, args)
+			if err == nil {
+				fmt.Fprintln(s.out, "ok")
 			}
-			if err := errors.Join(do(ctx, d, args), d.Close()); err != nil {
-				return err
-			}
-			fmt.Fprintln(s.out, "ok")
-			return nil
+			return err
 		})
 	}
 	cmd := newCommand("db", nil,
@@ -45,6 +41,23 @@ func dbCommand(s streams) *cobra.Command {
 	)
 	addSettings(cmd.PersistentFlags(), &settings)
 	return cmd
+}
+
+// databaseAction is what a command does with the database.
+type databaseAction func(ctx context.Context, d *database, args []string) error
+
+// opener opens a database; see [openExisting] and [openDurable].
+type opener func(*config.Config) (*database, error)
+
+// withDatabase returns a command that opens the database.
+func withDatabase(path string, settings *config.Flags, open opener, do databaseAction, actions ...*cobra.Command) *cobra.Command {
+	return configured(path, settings, func(ctx context.Context, c *config.Config, args []string) error {
+		d, err := open(c)
+		if err != nil {
+			return err
+		}
+		return errors.Join(do(ctx, d, args), d.Close())
+	}, actions...)
 }
 
 // openExisting opens the database, which must exist. Its error is for the user.

@@ -101,7 +101,7 @@ func newRoot(s streams) *cobra.Command {
 	}{
 		{"Run workflows and agents:", []*cobra.Command{serveCommand(s), runCommand(s), chatCommand(s)}},
 		{"Set up and maintain:", []*cobra.Command{modelsCommand(s), channelsCommand(s), keysCommand(s), tapeCommand(s), dbCommand(s)}},
-		{"Other commands:", []*cobra.Command{parseCommand(s), healthCommand(s), versionCommand(s)}},
+		{"Other commands:", []*cobra.Command{parseCommand(s), healthCommand(s), newCommand("version", func([]string) error { return printVersion(s.out) })}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})
 		for _, cmd := range group.commands {

@@ -17,11 +17,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/internal/admin"
 	"github.com/lingserve/lingserve/internal/config"
 	"github.com/lingserve/lingserve/internal/https"
 	"github.com/lingserve/lingserve/internal/systemd"
 	"github.com/lingserve/lingserve/internal/telemetry"
+	"github.com/lingserve/lingserve/store/db"
 	"github.com/lingserve/lingserve/tool/mcp"
 	"github.com/lingserve/lingserve/web"
 )
@@ -101,7 +103,9 @@ func (s *server) openStore() error {
 	if err := s.database.inUse; err != nil {
 		return databaseError(s.c, fmt.Errorf("%w; stop that one, or give this server its own database", err))
 	}
-	s.access.Door.Tickets = s.database.newTickets(s.c)
+	s.access.Door.Tickets = access.NewTickets(access.TicketsOptions{
+		Store: s.database.Values(db.Tickets, db.ValueOptions{MaxRows: access.MostTickets}), Life: s.c.Auth.TicketLife,
+	})
 	return nil
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -37,7 +36,7 @@ func tapeCommand(s streams) *cobra.Command {
 	t := &tapes{streams: s}
 	show := t.ofSession("tape show", t.show)
 	search := t.ofSession("tape search", t.search)
-	remove := t.withStore("tape delete", true, t.delete)
+	remove := t.withStore("tape delete", openDurable, t.delete)
 	remove.PreRunE = func(*cobra.Command, []string) error {
 		if !t.yes {
 			return usagef("a deleted session cannot be restored; confirm with --yes")
@@ -45,14 +44,20 @@ func tapeCommand(s streams) *cobra.Command {
 		return nil
 	}
 	remove.Flags().BoolVar(&t.yes, "yes", false, "confirm the deletion")
-	list := t.withStore("tape list", false, t.list)
+	list := t.withStore("tape list", openExisting, t.list)
 	for _, cmd := range []*cobra.Command{list, show, search} {
 		cmd.Flags().IntVar(&t.limit, "limit", 0, "print at most `N` lines; the default of search is 20")
+		cmd.PreRunE = func(*cobra.Command, []string) error {
+			if t.limit < 0 {
+				return usagef("--limit is %d; expected a number above 0", t.limit)
+			}
+			return nil
+		}
 	}
 	cmd := newCommand("tape", nil, list, show, search,
 		t.ofSession("tape export", func(ctx context.Context, of *tape.Tape, _ []string) error { return of.Export(ctx, t.out) }),
-		t.withStore("tape import", true, t.importSession),
-		t.withStore("tape copy", true, t.copyFrom),
+		t.withStore("tape import", openDurable, t.importSession),
+		t.withStore("tape copy", openDurable, t.copyFrom),
 		remove,
 	)
 	cmd.PersistentFlags().BoolVar(&t.json, "json", false, "print one JSON object per line")
@@ -63,35 +68,24 @@ func tapeCommand(s streams) *cobra.Command {
 // tapeAction is what an action does with the store.
 type tapeAction func(ctx context.Context, args []string) error
 
-// withStore returns a command that opens the store of sessions. The database must exist, unless the action creates sessions.
-func (t *tapes) withStore(path string, creates bool, do tapeAction) *cobra.Command {
-	return configured(path, &t.settings, func(ctx context.Context, c *config.Config, args []string) (err error) {
-		t.c = c
-		if t.limit < 0 {
-			return usagef("--limit is %d; expected a number above 0", t.limit)
-		}
-		open := openExisting
-		if creates {
-			open = openDurable
-		}
-		if t.database, err = open(c); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, t.database.Close()) }()
+// withStore returns a command that opens the store of sessions.
+func (t *tapes) withStore(path string, open opener, do tapeAction) *cobra.Command {
+	return withDatabase(path, &t.settings, open, func(ctx context.Context, d *database, args []string) error {
+		t.c, t.database = d.c, d
 		quiet := slog.New(slog.DiscardHandler) // the error says what is wrong with the database
-		shared, err := joinReplicas(ctx, c, t.database, quiet)
+		shared, err := joinReplicas(ctx, d.c, d, quiet)
 		if err != nil {
 			return err
 		}
 		defer shared.close(quiet)
-		t.store = t.database.tapes(shared, nil)
+		t.store = d.tapes(shared, nil)
 		return errors.Join(do(ctx, args), t.store.Close())
 	})
 }
 
 // ofSession returns a command about the session that the first argument names. Its action gets the other arguments.
 func (t *tapes) ofSession(path string, do func(ctx context.Context, of *tape.Tape, args []string) error) *cobra.Command {
-	return t.withStore(path, false, func(ctx context.Context, args []string) error {
+	return t.withStore(path, openExisting, func(ctx context.Context, args []string) error {
 		found, err := t.find(ctx, args[0])
 		if err != nil {
 			return err
@@ -265,16 +259,12 @@ func oneLine(text string, most int) string {
 
 // summary returns the content of an entry as text: a message, the calls of tools, or else the JSON of the entry.
 func summary(e tape.Entry) string {
-	var p struct {
-		Role    string
-		Content json.RawMessage
-		Calls   []tape.Call
-	}
-	if err := json.Unmarshal(e.Payload, &p); err == nil && e.Kind == tape.KindMessage {
+	p := tape.PayloadOf(e)
+	if e.Kind == tape.KindMessage {
 		return p.Role + ": " + wordsFirst(tape.TextOf(p.Content), tape.MetaOf(e).Title)
 	}
 	var calls []string
-	for _, c := range p.Calls {
+	for _, c := range p.ToolCalls() {
 		calls = append(calls, c.Function.Name+"("+c.Function.Arguments+")")
 	}
 	return cmp.Or(strings.Join(calls, ", "), string(e.Payload))

@@ -7,13 +7,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
-
-	"github.com/spf13/cobra"
 )
-
-func versionCommand(s streams) *cobra.Command {
-	return newCommand("version", func([]string) error { return printVersion(s.out) })
-}
 
 func printVersion(w io.Writer) error {
 	b := build()

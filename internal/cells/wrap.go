@@ -24,10 +24,10 @@ const (
 	maxHang  = 12
 )
 
-// NewWrapper returns a wrapper that writes to w; nil if the width is 0 or very small.
-func NewWrapper(w io.Writer, width int) *Wrapper {
+// NewWrapper returns a wrapper that writes to w; w itself if the width is 0 or very small.
+func NewWrapper(w io.Writer, width int) io.Writer {
 	if width < minWidth {
-		return nil
+		return w
 	}
 	return &Wrapper{w: w, width: width}
 }
@@ -109,7 +109,7 @@ func Wrap(text string, width int) string {
 		return text
 	}
 	var out strings.Builder
-	w := NewWrapper(&out, width)
+	w := &Wrapper{w: &out, width: width}
 	_, _ = w.WriteString(text) // a builder takes all
 	w.flush(&out)
 	return out.String()

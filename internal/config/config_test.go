@@ -85,7 +85,7 @@ func settingIn(c *Config, key string) Setting {
 // sample is a value of the setting's kind that is not its default; n tells three of them apart.
 func sample(s Setting, n int) string {
 	switch {
-	case s.Key == "addr", s.Key == "internal_addr", s.Key == "admin.addr":
+	case s.check == "addr":
 		return fmt.Sprintf("127.0.0.1:900%d", n)
 	case strings.HasSuffix(s.Key, ".base_url"):
 		return fmt.Sprintf("http://127.0.0.1:900%d/v1", n)
@@ -99,6 +99,8 @@ func sample(s Setting, n int) string {
 		return fmt.Sprintf("ann:%d-a-random-text-of-theirs:user", n)
 	case s.Key == "auth.roles":
 		return fmt.Sprintf("staff%d=operator", n)
+	case s.check == "domain":
+		return fmt.Sprintf("chat%d.example.com", n)
 	case s.Key == "http.origins":
 		return fmt.Sprintf("https://app%d.example.com", n)
 	case s.Key == "http.proxies":
@@ -227,6 +229,9 @@ func TestAWrongSettingSaysWhereItStandsAndWhatWasExpected(t *testing.T) {
 		{name: "file that is not there", args: []string{"--config", "none.yaml"}, want: `--config: cannot read the configuration file: none.yaml: no such file or directory`},
 		{name: "folder instead of a file", environ: []string{"LINGSERVE_CONFIG=."}, want: `LINGSERVE_CONFIG: cannot read the configuration file: . is a folder; expected a file`},
 		{name: "too many brackets", file: strings.Repeat("[", 1000), want: `lingserve.yaml:1:65: values are nested too deeply here; expected at most 64 levels`},
+		{name: "an address to have a certificate for", args: []string{"--tls-acme", "10.0.0.1"}, want: `--tls-acme: "10.0.0.1" cannot have a certificate; expected a host name, such as chat.example.com`},
+		{name: "a redirect from nowhere", args: []string{"--tls-redirect-addr", "80"}, want: `--tls-redirect-addr: "80" is no address; expected HOST:PORT, such as 127.0.0.1:8080`},
+		{name: "no port", args: []string{"--tls-redirect-port", "70000"}, want: `--tls-redirect-port: expected at most 65535, got 70000`},
 		{name: "two at once", file: "grace: soon\nwatch: maybe", want: "lingserve.yaml:1:8: grace: \"soon\" is invalid; expected a duration, such as 30s or 5m\nlingserve.yaml:2:8: watch: \"maybe\" is invalid; expected true or false"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -154,6 +154,7 @@ func find(key string) (Setting, bool) {
 var checks = map[string]func(string) error{
 	"addr":        checkAddr,
 	"database":    CheckDatabase,
+	"domain":      checkDomain,
 	"model":       checkModel,
 	"url":         checkURL,
 	"host":        checkHost,

@@ -192,12 +192,12 @@ type TLS struct {
 	Cert          string        `key:"cert" help:"PEM file of the certificate chain; reloaded on change"`
 	Key           string        `key:"key" help:"PEM file of its key"`
 	HSTS          time.Duration `key:"hsts" default:"8760h" help:"max-age of Strict-Transport-Security; 0: no header"`
-	ACME          []string      `key:"acme" help:"host names for ACME certificates, instead of files; you agree to the authority's terms"`
+	ACME          []string      `key:"acme" check:"domain" help:"host names for ACME certificates, instead of files; you agree to the authority's terms"`
 	ACMEEmail     string        `key:"acme_email" help:"your e-mail address, for the authority"`
 	ACMEDirectory string        `key:"acme_directory" default:"https://acme-v02.api.letsencrypt.org/directory" help:"the authority's address"`
 	ACMECache     string        `key:"acme_cache" help:"folder of certificates and the account key; unset: acme in the data folder"`
-	RedirectAddr  string        `key:"redirect_addr" help:"plain HTTP address for redirects and the authority's check, such as :80"`
-	RedirectPort  int           `key:"redirect_port" default:"0" help:"https port of redirects; 0: port of addr"`
+	RedirectAddr  string        `key:"redirect_addr" check:"addr" help:"plain HTTP address for redirects and the authority's check, such as :80"`
+	RedirectPort  int           `key:"redirect_port" default:"0" max:"65535" help:"https port of redirects; 0: port of addr"`
 }
 
 // Agent is an agent that runs and sessions name. [DefaultAgent] comes first, then those that the configuration file adds, in its order.

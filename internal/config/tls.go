@@ -33,11 +33,6 @@ func (c *Config) CheckTLS() error {
 	if len(t.ACME) > 0 && (t.Cert != "" || t.Key != "") {
 		wrong("tls.acme", "does not go with certificate files; set either tls.acme, or tls.cert and tls.key")
 	}
-	for _, name := range t.ACME {
-		if err := checkDomain(name); err != nil {
-			wrong("tls.acme", "%v", err)
-		}
-	}
 	if len(t.ACME) > 0 {
 		// What proves who asks for a certificate must not be readable on the way.
 		if u, err := url.Parse(t.ACMEDirectory); err != nil || u.Scheme != "https" || u.Host == "" {
@@ -47,15 +42,8 @@ func (c *Config) CheckTLS() error {
 			wrong("tls.acme", "certificates need a folder, because authorities limit their number per week; set data or tls.acme_cache")
 		}
 	}
-	if t.RedirectAddr != "" {
-		if err := checkAddr(t.RedirectAddr); err != nil {
-			wrong("tls.redirect_addr", "%v", err)
-		} else if !t.On() {
-			wrong("tls.redirect_addr", "redirects need https; set tls.cert and tls.key, or tls.acme")
-		}
-	}
-	if t.RedirectPort > 65535 {
-		wrong("tls.redirect_port", "%d is no port; expected 1 to 65535", t.RedirectPort)
+	if t.RedirectAddr != "" && !t.On() {
+		wrong("tls.redirect_addr", "redirects need https; set tls.cert and tls.key, or tls.acme")
 	}
 	return errors.Join(errs...)
 }

@@ -64,10 +64,7 @@ func outcomeOf(err error) Outcome {
 
 // refusedRequest reports whether the model, or its adapter, does not support the request.
 func refusedRequest(err error) bool {
-	e, ok := errors.AsType[*adapter.Error](err)
-	if !ok {
-		return false
-	}
+	e := adapter.AsError(err)
 	switch e.Status {
 	case http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusNotFound, http.StatusUnsupportedMediaType, http.StatusNotImplemented:
 		return !e.ContextLength

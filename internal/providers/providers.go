@@ -68,7 +68,7 @@ func New(c *config.Config) (models *adapter.Registry, keys *Keys, stop func(), e
 	register("demo", demo.New(&demo.Options{Pace: pace}))
 	for _, p := range c.Providers {
 		models.Settings[p.Name] = adapter.Settings{Options: p.Options, Total: p.Timeout}
-		made, err := newProvider(p, keys.track(p), limits, c.Upstream.ProxyEnv, transportTo(c, p, limits.Connect))
+		made, err := newProvider(p, keys.track(p), transportTo(c, p, limits.Connect))
 		if err != nil {
 			stop()
 			// The only thing that can be wrong with what the configuration has let through.
@@ -87,15 +87,14 @@ func New(c *config.Config) (models *adapter.Registry, keys *Keys, stop func(), e
 	return models, keys, stop, nil
 }
 
-// newProvider makes the provider that a configuration describes. keyNow returns its key at any time. A transport that is nil is the one that
-// all share.
-func newProvider(p *config.Provider, keyNow func() string, limits adapter.Timeouts, proxyEnv bool, transport http.RoundTripper) (adapter.Provider, error) {
+// newProvider makes the provider that a configuration describes. keyNow returns its key at any time.
+func newProvider(p *config.Provider, keyNow func() string, transport http.RoundTripper) (adapter.Provider, error) {
 	if missing := p.Missing(); missing != "" {
 		return notSetUp(missing), nil
 	}
 	o := wire.Options{
 		Prefix: p.Name, BaseURL: p.BaseURL, Key: p.Key.Reveal(), KeyNow: keyNow, KeyName: p.KeyName, Names: p.Models, Header: p.Header(),
-		ProxyEnv: proxyEnv, Timeouts: limits, Transport: transport,
+		Transport: transport,
 	}
 	switch p.Kind {
 	case config.KindOpenAI:
@@ -153,15 +152,11 @@ func slotsOf(l config.Limit) adapter.Slots {
 	return s
 }
 
-// transportTo returns the transport to a provider that gets the ids of traces, or has a proxy; nil for all others, which share one.
+// transportTo returns the transport to a provider. Most share one; those that get the ids of traces, or have a proxy, do not.
 func transportTo(c *config.Config, p *config.Provider, connect time.Duration) http.RoundTripper {
-	traced := slices.Contains(c.Traces.Propagate, p.Name)
-	if !traced && p.Proxy == "" {
-		return nil
-	}
 	transport := adapter.Transport(adapter.TransportOptions{Connect: connect, ProxyEnv: c.Upstream.ProxyEnv, Proxy: p.Proxy})
-	if !traced {
-		return transport
+	if slices.Contains(c.Traces.Propagate, p.Name) {
+		return adapter.Propagate(transport)
 	}
-	return adapter.Propagate(transport)
+	return transport
 }

@@ -43,6 +43,9 @@ func (closedLoader) Load(string) (any, error) { return nil, errClosed }
 
 // Schema is a compiled JSON Schema. It is safe for concurrent use, by one after the other.
 type Schema struct {
+	// Left says what was left out: see [CompileForeign] and [CompileLenient].
+	Left []string
+
 	doc      any
 	compiled *jsonschema.Schema
 
@@ -51,39 +54,36 @@ type Schema struct {
 }
 
 // Compile compiles a JSON Schema, of draft 2020-12 unless it says otherwise. Errors are *[Error].
-func Compile(text []byte) (*Schema, error) {
-	s, _, err := compile(text, false)
-	return s, err
-}
+func Compile(text []byte) (*Schema, error) { return compile(text, false) }
 
 // CompileForeign compiles a schema that may have been written for another engine of regular expressions: those that do not compile here are
-// left out, and left says which. Go's engine lacks look-ahead, for example. Errors are those of [Compile].
-func CompileForeign(text []byte) (s *Schema, left []string, err error) { return compile(text, true) }
+// left out. Go's engine lacks look-ahead, for example. Errors are those of [Compile].
+func CompileForeign(text []byte) (*Schema, error) { return compile(text, true) }
 
 // CompileLenient is [CompileForeign] for a schema that may be of another dialect: if it cannot be compiled, all of it is left out.
-func CompileLenient(text []byte) (s *Schema, left []string) {
-	s, left, err := CompileForeign(text)
+func CompileLenient(text []byte) *Schema {
+	s, err := CompileForeign(text)
 	if err != nil {
 		s, _ = Compile([]byte("{}"))
-		left = []string{"all of it: " + err.Error()}
+		s.Left = []string{"all of it: " + err.Error()}
 	}
-	return s, left
+	return s
 }
 
-func compile(text []byte, foreign bool) (s *Schema, left []string, err error) {
+func compile(text []byte, foreign bool) (s *Schema, err error) {
 	// A schema may come with a request: a panic of the library becomes an error.
 	defer func() {
 		if recover() != nil {
-			s, left, err = nil, nil, &Error{Message: "invalid JSON Schema"}
+			s, err = nil, &Error{Message: "invalid JSON Schema"}
 		}
 	}()
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
-		return nil, nil, &Error{Message: "invalid JSON: " + err.Error()}
+		return nil, &Error{Message: "invalid JSON: " + err.Error()}
 	}
 	var size size
 	if !size.add(doc, 0) {
-		return nil, nil, &Error{Message: "this JSON Schema is too large, or has too large a number"}
+		return nil, &Error{Message: "this JSON Schema is too large, or has too large a number"}
 	}
 	s = &Schema{doc: doc}
 	var all []*jsonschema.Schema // those in it, and what they refer to
@@ -100,16 +100,16 @@ func compile(text []byte, foreign bool) (s *Schema, left []string, err error) {
 		s.compiled, err = c.Compile(name)
 	}
 	if s.meter.steps > maxSteps {
-		return nil, nil, &Error{Message: "the regular expressions of this JSON Schema are too large"}
+		return nil, &Error{Message: "the regular expressions of this JSON Schema are too large"}
 	}
 	if err != nil {
-		return nil, nil, problem(err)
+		return nil, problem(err)
 	}
 	for _, one := range all {
-		left = append(left, removeUnreadable(one)...)
+		s.Left = append(s.Left, removeUnreadable(one)...)
 		s.meter.install(one)
 	}
-	return s, left, nil
+	return s, nil
 }
 
 // removeUnreadable removes the regular expressions of a schema that do not compile here, and says which.

@@ -243,21 +243,21 @@ func TestASchemaThatIsTooMuchIsRefused(t *testing.T) {
 
 func TestRegularExpressionsOfOtherEnginesAreLeftOut(t *testing.T) {
 	const text = `{"properties":{"a":{"pattern":"^(?!x)"},"b":{"pattern":"^(?<=y)b"},"c":{"pattern":"^c"}},"patternProperties":{"(?=z)":{"type":"integer"}}}`
-	s, left, err := CompileForeign([]byte(text))
-	if err != nil || len(left) != 3 {
-		t.Fatal(left, err)
+	s, err := CompileForeign([]byte(text))
+	if err != nil || len(s.Left) != 3 {
+		t.Fatal(s, err)
 	}
 	if found := s.CheckText([]byte(`{"a":"x","b":"b","c":"d","z":"z"}`), 9); len(found) != 1 || found[0].At[0] != "c" {
 		t.Errorf("%+v", found)
 	}
 	const old = `{"$schema":"http://json-schema.org/draft-04/schema#","properties":{"a":{"patternProperties":{"(?=z)":{},"^x":{"type":"integer"}}}}}`
-	if s, left, err = CompileForeign([]byte(old)); err != nil || len(left) != 1 {
-		t.Fatal(left, err)
+	if s, err = CompileForeign([]byte(old)); err != nil || len(s.Left) != 1 {
+		t.Fatal(s, err)
 	}
 	if found := s.CheckText([]byte(`{"a":{"z":"z","x":"x"}}`), 9); len(found) != 1 || found[0].At[1] != "x" {
 		t.Errorf("%+v", found)
 	}
-	if _, _, err := CompileForeign([]byte(`{"pattern":"(?=x)","type":"objekt"}`)); err == nil {
+	if _, err := CompileForeign([]byte(`{"pattern":"(?=x)","type":"objekt"}`)); err == nil {
 		t.Error("an unknown type is accepted")
 	}
 }

@@ -16,13 +16,11 @@ type layout struct {
 	terminal bool
 	err      error // of the first write that failed; the rest is not written
 
-	uri     string // of the text that was written last
-	indent  string
-	began   bool // something was written
-	blank   bool // the last line is empty
-	midLine bool
-	bold    bool
-	last    block
+	uri    string // of the text that was written last
+	indent string
+	tail   string // the last two characters, at first those of an empty line
+	bold   bool
+	last   block
 }
 
 type block uint8
@@ -80,7 +78,7 @@ func (l *layout) open(path []level) {
 	}
 	switch {
 	case last == 0:
-		l.paragraph()
+		l.separate(paragraph)
 	case path[last-1].node.Kind() == '[':
 		if item > 0 {
 			l.line(numbered)
@@ -98,7 +96,7 @@ func (l *layout) open(path []level) {
 	case slices.Contains(titles, leaf.key):
 		l.head(depth+1, "")
 	case slices.Contains(bodies, leaf.key):
-		l.paragraph()
+		l.separate(paragraph)
 	default:
 		l.line(line)
 		l.label(leaf.key)
@@ -117,8 +115,7 @@ func humanize(key string) string {
 
 // head begins a heading. On a terminal it is bold until the line ends.
 func (l *layout) head(level int, words string) {
-	l.separate()
-	l.last = heading
+	l.separate(heading)
 	if l.terminal {
 		l.put("\x1b[1m")
 		l.bold = true
@@ -129,19 +126,13 @@ func (l *layout) head(level int, words string) {
 	l.indent = ""
 }
 
-func (l *layout) paragraph() {
-	l.separate()
-	l.last = paragraph
-}
-
 // line begins a line; lines of lists stand together.
 func (l *layout) line(b block) {
 	if l.last == b {
 		l.endLine()
 	} else {
-		l.separate()
+		l.separate(b)
 	}
-	l.last = b
 }
 
 func (l *layout) label(key string) {
@@ -162,12 +153,12 @@ func (l *layout) write(s string) {
 }
 
 // separate makes an empty line between two blocks.
-func (l *layout) separate() {
+func (l *layout) separate(next block) {
 	l.endLine()
-	if l.began && !l.blank {
+	if l.tail != "\n\n" {
 		l.put("\n")
-		l.midLine, l.blank = false, true
 	}
+	l.last = next
 }
 
 func (l *layout) endLine() {
@@ -175,20 +166,17 @@ func (l *layout) endLine() {
 		l.put("\x1b[0m")
 		l.bold = false
 	}
-	if l.midLine {
+	if !strings.HasSuffix(l.tail, "\n") {
 		l.put("\n")
-		l.midLine = false
 	}
 }
 
 func (l *layout) put(s string) {
-	if s == "" || l.err != nil {
-		return
+	if l.err == nil {
+		_, l.err = io.WriteString(l.w, s)
+		l.tail += s
+		l.tail = l.tail[len(l.tail)-2:]
 	}
-	_, l.err = io.WriteString(l.w, s)
-	l.began = true
-	l.blank = strings.HasSuffix(s, "\n\n") || s == "\n" && !l.midLine
-	l.midLine = !strings.HasSuffix(s, "\n")
 }
 
 // Clean takes out what would let a model steer the terminal: control characters, and what changes the direction of writing.

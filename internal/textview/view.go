@@ -53,11 +53,8 @@ type Options struct {
 
 // New returns a view that writes to w. The graph may be nil.
 func New(w io.Writer, o Options, graph *flow.Graph) *View {
-	g := &View{values: map[string]*value{}, out: &layout{w: w, terminal: o.Terminal}, whole: o.Whole, starts: startsOf(graph)}
-	if wrapper := cells.NewWrapper(w, o.Width); wrapper != nil {
-		g.out.w = wrapper
-	}
-	return g
+	out := &layout{w: cells.NewWrapper(w, o.Width), terminal: o.Terminal, tail: "\n\n"}
+	return &View{values: map[string]*value{}, out: out, whole: o.Whole, starts: startsOf(graph)}
 }
 
 // Err returns the error of the first write that failed. Nothing is written after it.
@@ -155,15 +152,6 @@ func (g *View) End() {
 // BreakLine ends the line that is being written, so that another line can stand below it on the terminal. The text goes on behind that.
 func (g *View) BreakLine() { g.out.endLine() }
 
-// child returns the child of a container at an index, with its key and its uri.
-func child(n jsonuri.Node, uri string, i int) (key string, _ jsonuri.Node, childURI string) {
-	key, c := n.Child(i)
-	if n.Kind() == '[' {
-		key = strconv.Itoa(i)
-	}
-	return key, c, jsonuri.Join(uri, jsonuri.Format(key))
-}
-
 // show shows what can be shown.
 func (g *View) show() { g.pass([]level{{node: g.doc.Root(), value: g.value("")}}, "", false) }
 
@@ -185,7 +173,11 @@ func (g *View) pass(path []level, uri string, followed bool) bool {
 	switch kind := v.node.Kind(); kind {
 	case '{', '[':
 		for ; v.next < v.node.Len(); v.next++ {
-			key, n, at := child(v.node, uri, v.next)
+			key, n := v.node.Child(v.next)
+			if kind == '[' {
+				key = strconv.Itoa(v.next)
+			}
+			at := jsonuri.Join(uri, jsonuri.Format(key))
 			if !g.pass(append(path, level{key, n, g.value(at)}), at, followed || v.next+1 < v.node.Len()) {
 				return false
 			}

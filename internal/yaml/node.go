@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/lingserve/lingserve/internal/rawjson"
 )
 
 // Kind is what a node is.
@@ -35,18 +33,15 @@ type Node struct {
 	Items        []*Node // of a list or a mapping
 	Keys         []*Node // of a mapping, one for each item: texts
 
-	json string // of a bool or number: its JSON text
+	json string // unless it is a list or a mapping: its JSON text
 	size int    // the number of nodes that it expands to, itself included
 }
 
 // Get returns the member of a mapping, or nil. A nil node has none.
 func (n *Node) Get(key string) *Node {
-	if n == nil {
-		return nil
-	}
-	for i, k := range n.Keys {
+	for k, value := range n.Members() {
 		if k.Text == key {
-			return n.Items[i]
+			return value
 		}
 	}
 	return nil
@@ -100,37 +95,25 @@ func (n *Node) Float() (f float64, ok bool) {
 
 // AppendJSON appends the node as JSON text, members in the order of the file.
 func (n *Node) AppendJSON(dst []byte) []byte {
+	brackets := "[]"
 	switch n.Kind {
-	case Null:
-		return append(dst, "null"...)
-	case Bool, Number:
+	case List:
+	case Mapping:
+		brackets = "{}"
+	default:
 		return append(dst, n.json...)
-	case Text:
-		return appendString(dst, n.Text)
 	}
-	open, end := byte('['), byte(']')
-	if n.Kind == Mapping {
-		open, end = '{', '}'
-	}
-	dst = append(dst, open)
+	dst = append(dst, brackets[0])
 	for i, item := range n.Items {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
 		if n.Kind == Mapping {
-			dst = append(appendString(dst, n.Keys[i].Text), ':')
+			dst = append(append(dst, n.Keys[i].json...), ':')
 		}
 		dst = item.AppendJSON(dst)
 	}
-	return append(dst, end)
-}
-
-func appendString(dst []byte, s string) []byte {
-	text, err := rawjson.Marshal(s)
-	if err != nil {
-		panic("yaml: " + err.Error()) // a string can be encoded
-	}
-	return append(dst, text...)
+	return append(dst, brackets[1])
 }
 
 // Within returns the position in the file of a character of n's text; line and col count from 1, col in bytes. It is exact where the line of

@@ -1,10 +1,10 @@
 package yaml
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"strings"
 	"unicode/utf8"
@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v4"
 	"go.yaml.in/yaml/v4/plugin/loaderlimits"
 
+	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/internal/wording"
 )
 
@@ -34,32 +35,27 @@ func (r *Reader) Parse(text string) *Node {
 	if line := NotUTF8(text); line > 0 {
 		return r.refuse(line, 1, "the file is not UTF-8 text; save it as UTF-8")
 	}
-	loader, err := yaml.NewLoader(strings.NewReader(text), yaml.WithPlugin(loaderlimits.New(loaderlimits.DepthValue(MaxDepth))))
-	if err != nil {
+	var documents []yaml.Node
+	limits := loaderlimits.New(loaderlimits.DepthValue(MaxDepth))
+	if err := yaml.Load([]byte(text), &documents, yaml.WithAllDocuments(), yaml.WithPlugin(limits)); err != nil {
 		return r.invalid(err)
 	}
 	b := &builder{Reader: r, anchors: map[*yaml.Node]*Node{}}
-	root := &Node{Line: 1, Column: 1, size: 1}
-	for found := false; ; {
-		var document yaml.Node
-		if err := loader.Load(&document); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			return r.invalid(err)
-		}
+	var root *Node
+	for _, document := range documents {
 		body := document.Content[0]
-		if body.Kind == yaml.ScalarNode && body.Value == "" {
-			continue
-		}
-		if found {
+		switch {
+		case body.Kind == yaml.ScalarNode && body.Value == "":
+		case root != nil:
 			return r.refuse(body.Line, body.Column, "a second document starts here; expected only one")
+		default:
+			root = b.build(body, 0)
 		}
-		root, found = b.build(body, 0), true
 	}
 	if b.unreadable {
 		return nil
 	}
-	return root
+	return cmp.Or(root, node(&yaml.Node{}))
 }
 
 func (r *Reader) refuse(line, col int, format string, args ...any) *Node {
@@ -158,12 +154,21 @@ func (b *builder) fail(n *yaml.Node, format string, args ...any) *Node {
 
 // report reports a problem at n, and returns a node without a value.
 func (b *builder) report(n *yaml.Node, format string, args ...any) *Node {
-	out := &Node{Line: max(n.Line, 1), Column: max(n.Column, 1), size: 1}
-	path := ""
-	if len(b.path) <= 10 { // a longer one would hide the message
-		path = wording.Clip(Path(b.path...))
-	}
-	b.Errorf(out, path, format, args...)
+	out := node(n)
+	b.Errorf(out, wording.Clip(Path(b.path...)), format, args...)
+	return out
+}
+
+// node returns a node at the position of n, without a value.
+func node(n *yaml.Node) *Node {
+	return &Node{Line: max(n.Line, 1), Column: max(n.Column, 1), json: "null", size: 1}
+}
+
+// textNode returns a text at the position of n, whatever its tag is.
+func textNode(n *yaml.Node) *Node {
+	out := node(n)
+	out.Kind, out.Text, out.json = Text, n.Value, string(rawjson.MustMarshal(n.Value))
+	out.size += len(n.Value) / 32 // aliases can repeat it
 	return out
 }
 
@@ -178,7 +183,7 @@ func (b *builder) build(n *yaml.Node, depth int) *Node {
 	if tagged && (n.ShortTag() != "!!str" || n.Kind != yaml.ScalarNode) {
 		return b.fail(n, "the tag %s is not supported; remove it", wording.Clip(FirstLine(n.Tag)))
 	}
-	out := &Node{Line: max(n.Line, 1), Column: max(n.Column, 1), size: 1}
+	out := node(n)
 	switch n.Kind {
 	case yaml.MappingNode:
 		out.Kind = Mapping
@@ -191,7 +196,7 @@ func (b *builder) build(n *yaml.Node, depth int) *Node {
 	case yaml.AliasNode:
 		out = b.alias(n)
 	default:
-		b.scalar(out, n)
+		out = b.scalar(n)
 	}
 	if out.size > maxNodes { // an alias is a single node of the tree, yet readers walk what it expands to
 		return b.fail(n, "the file has too many values, or its aliases expand to too many; expected at most %d", maxNodes)
@@ -203,29 +208,27 @@ func (b *builder) build(n *yaml.Node, depth int) *Node {
 }
 
 // scalar reads a value that is not a list or mapping.
-func (b *builder) scalar(out *Node, n *yaml.Node) {
-	out.Text = n.Value
+func (b *builder) scalar(n *yaml.Node) *Node {
+	out := textNode(n)
 	switch n.ShortTag() {
 	case "!!null":
-		return
+		out.Kind, out.json = Null, "null"
 	case "!!bool":
 		out.Kind, out.json = Bool, strings.ToLower(n.Value)
 	case "!!int", "!!float":
 		out.Kind, out.json = Number, n.Value
 		var value any
-		if err := n.Load(&value); err != nil {
-			b.fail(n, "invalid number")
+		err := n.Load(&value)
+		if f, _ := value.(float64); err != nil || math.IsInf(f, 0) || math.IsNaN(f) {
+			return b.fail(n, "infinity and not-a-number are not supported; expected a number")
 		}
-		if f, ok := value.(float64); ok && (math.IsInf(f, 0) || math.IsNaN(f)) {
-			b.fail(n, "infinity and not-a-number are not supported; expected a number")
-		} else if !json.Valid([]byte(n.Value)) {
+		if !json.Valid([]byte(n.Value)) {
 			out.json = fmt.Sprint(value)
 		}
 	default:
-		out.Kind = Text
 		out.Block = n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0
-		out.size += len(n.Value) / 32 // aliases can repeat it
 	}
+	return out
 }
 
 // alias returns a copy of the node that an alias names, with the position of the alias; the children are shared.
@@ -270,16 +273,15 @@ func (b *builder) key(n *yaml.Node) *Node {
 	switch {
 	case n.Kind != yaml.ScalarNode && explained != "":
 		b.unreadable = true
-		b.refuse(n.Line, col, "%s", explained)
-		return nil
+		return b.refuse(n.Line, col, "%s", explained)
 	case n.Kind != yaml.ScalarNode || n.Anchor != "":
 		b.fail(n, "expected a text key")
-		return nil
 	case n.ShortTag() == "!!merge":
 		b.fail(n, "merge keys (<<) are not supported; write out the members")
-		return nil
+	default:
+		return textNode(n)
 	}
-	return &Node{Kind: Text, Line: max(n.Line, 1), Column: max(n.Column, 1), Text: n.Value, size: 1 + len(n.Value)/32}
+	return nil
 }
 
 // append adds an element of a list, or the value of a member.

@@ -22,10 +22,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/lingserve/lingserve/internal/edits"
 	"github.com/lingserve/lingserve/internal/schema"
@@ -57,21 +59,12 @@ func (e *Error) Place() string {
 }
 
 // Detail is the path and the message, without the place.
-func (e *Error) Detail() string {
-	if e.Path == "" {
-		return e.Message
-	}
-	return e.Path + ": " + e.Message
-}
+func (e *Error) Detail() string { return strings.TrimPrefix(e.Path+": "+e.Message, ": ") }
 
 // Reader reads one file and collects its problems. The zero value reads a file without a name and without aliases.
 type Reader struct {
 	File    string
 	Aliases bool // allow anchors, aliases and the tag !!str
-
-	// Explain may explain a mistake that the source line shows; col is where it is. It is called for a line with a syntax error, and for a
-	// mapping in the place of text.
-	Explain func(line string) (col int, message string)
 
 	lines    []string
 	problems []*Error
@@ -171,11 +164,21 @@ func (r *Reader) NotText(n *Node) string {
 	return ""
 }
 
+// unquotedTemplate is a template that is not in quotes, behind a key or the dash of a list.
+var unquotedTemplate = regexp.MustCompile(`^[^"']*?[:-]\s*(\{[{%])`)
+
+// explain explains a line with a template that is not quoted, which YAML takes for a mapping; col is where it begins.
 func (r *Reader) explain(line int) (col int, message string) {
-	if r.Explain == nil || line > len(r.lines) {
+	if line > len(r.lines) {
 		return 0, ""
 	}
-	return r.Explain(r.lines[line-1])
+	text := r.lines[line-1]
+	at := unquotedTemplate.FindStringSubmatchIndex(text)
+	if at == nil {
+		return 0, ""
+	}
+	col = utf8.RuneCountInString(text[:at[2]]) + 1
+	return col, fmt.Sprintf("YAML reads %s as the start of a mapping; put the text in quotes", text[at[2]:at[3]])
 }
 
 // Texts reads a text or a list of texts, and calls each for every one of them.
@@ -200,7 +203,7 @@ func (r *Reader) Int(n *Node, path string, least, most int) (i int, ok bool) {
 		return 0, false
 	}
 	i, err := strconv.Atoi(n.json)
-	if n.Kind != Number || err != nil {
+	if err != nil {
 		got := n.Kind.String()
 		if n.Kind == Number {
 			got = n.Text
@@ -239,30 +242,13 @@ func (r *Reader) Duration(n *Node, path string, least, most time.Duration) (d ti
 
 // FormatDuration writes a duration as people do: 24h, not 24h0m0s.
 func FormatDuration(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
-}
-
-// Quote writes a text in the quotes that need the fewest changes, shortened for an error.
-func Quote(text string) string {
-	text = wording.Clip(text)
-	if strings.Contains(text, "'") && !strings.ContainsAny(text, `"\`) {
-		return `"` + text + `"`
-	}
-	return "'" + strings.ReplaceAll(text, "'", "''") + "'"
+	return strings.NewReplacer("h0m0s", "h", "m0s", "m").Replace(d.String())
 }
 
 // Path joins the keys that lead to a value with dots. A key that could be taken for several is quoted.
 func Path(keys ...string) string {
-	parts := make([]string, len(keys))
+	parts := slices.Clone(keys)
 	for i, key := range keys {
-		parts[i] = key
 		if key == "" || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r == '.' || r == '"' || r == 0x7f }) {
 			parts[i] = strconv.Quote(key)
 		}

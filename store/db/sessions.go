@@ -102,11 +102,12 @@ func (tx *Tx) append(name string, b tape.Batch, checked []tape.Entry, holder int
 // after returns the session with the entries of b, and their rows.
 func (s session) after(b tape.Batch, entries []tape.Entry) (session, []entryRow) {
 	s.AddBatch(b, entries)
+	name := strings.TrimPrefix(s.Session, tape.OwnerOf(s.Session)+"#")
 	rows := make([]entryRow, len(entries))
 	for i, e := range entries {
 		rows[i] = newEntryRow(e)
 		s.Bytes += int64(len(rows[i].line))
-		if turn := rows[i].turn; turn == sessionName(s.Session) {
+		if turn := rows[i].turn; turn == name {
 			s.unnamed = 1
 		} else if turn != "" {
 			s.unnamed = 0
@@ -275,15 +276,6 @@ func (db *DB) listSessions(ctx context.Context, q tape.SessionQuery, last tape.I
 func (tx *Tx) infosOf(query string, args ...any) ([]tape.Info, error) {
 	infos := rowsOf(tx, func(read row) tape.Info { return readSession(read).Info }, query, args...)
 	return infos, tx.err
-}
-
-// sessionName returns the id of a session without its owner.
-func sessionName(session string) string {
-	_, name, found := strings.Cut(session, "#")
-	if !found {
-		return session
-	}
-	return name
 }
 
 // plainText replaces what PostgreSQL does not take in a text.

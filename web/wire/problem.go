@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lingserve/lingserve/access"
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/bot"
 	"github.com/lingserve/lingserve/ling"
@@ -41,29 +42,30 @@ const (
 )
 
 // Statuses are the HTTP statuses of the codes, for answers that have no better one. Many clients retry 408, 409, 429 and 5xx by
-// themselves, so a failure that a retry does not mend has another status; see [OfFailure].
-var Statuses = map[string]int{
-	CodeInvalid:             http.StatusBadRequest,
-	CodeUnauthorized:        http.StatusUnauthorized,
-	CodeForbidden:           http.StatusForbidden,
-	CodeNotFound:            http.StatusNotFound,
-	CodeGone:                http.StatusGone,
-	CodeConflict:            http.StatusConflict,
-	CodeTooLarge:            http.StatusRequestEntityTooLarge,
-	CodeRateLimited:         http.StatusTooManyRequests,
-	adapter.CodeBudget:      http.StatusPaymentRequired,
-	adapter.CodeAuth:        http.StatusFailedDependency,
-	adapter.CodeRateLimited: http.StatusTooManyRequests,
-	adapter.CodeUnavailable: http.StatusBadGateway,
-	adapter.CodeTimeout:     http.StatusGatewayTimeout,
-	adapter.CodeProtocol:    http.StatusBadGateway,
-	bot.CodeLimitReached:    http.StatusUnprocessableEntity,
-	CodeOutput:              http.StatusFailedDependency,
-	CodeRefused:             http.StatusFailedDependency,
-	CodeOverloaded:          http.StatusServiceUnavailable,
-	CodeDraining:            http.StatusServiceUnavailable,
-	CodeInternal:            http.StatusInternalServerError,
-	CodeCrashed:             http.StatusFailedDependency, // no client may retry it by itself
+// themselves, so a failure of a model's server or of the database that a retry does not mend has a lasting one; see [OfFailure].
+var Statuses = map[string]struct{ Usual, Lasting int }{
+	CodeInvalid:        {Usual: http.StatusBadRequest},
+	CodeUnauthorized:   {Usual: http.StatusUnauthorized},
+	CodeForbidden:      {Usual: http.StatusForbidden},
+	CodeNotFound:       {Usual: http.StatusNotFound},
+	CodeGone:           {Usual: http.StatusGone},
+	CodeConflict:       {Usual: http.StatusConflict},
+	CodeTooLarge:       {Usual: http.StatusRequestEntityTooLarge},
+	CodeRateLimited:    {Usual: http.StatusTooManyRequests},
+	adapter.CodeBudget: {Usual: http.StatusPaymentRequired},
+	adapter.CodeAuth:   {Usual: http.StatusFailedDependency},
+	// Lasting: the account has no credit, or the request is larger than its limit.
+	adapter.CodeRateLimited: {http.StatusTooManyRequests, http.StatusPaymentRequired},
+	adapter.CodeUnavailable: {http.StatusBadGateway, http.StatusFailedDependency},
+	adapter.CodeTimeout:     {http.StatusGatewayTimeout, http.StatusFailedDependency},
+	adapter.CodeProtocol:    {http.StatusBadGateway, http.StatusFailedDependency},
+	bot.CodeLimitReached:    {Usual: http.StatusUnprocessableEntity},
+	CodeOutput:              {Usual: http.StatusFailedDependency},
+	CodeRefused:             {Usual: http.StatusFailedDependency},
+	CodeOverloaded:          {http.StatusServiceUnavailable, http.StatusFailedDependency},
+	CodeDraining:            {Usual: http.StatusServiceUnavailable},
+	CodeInternal:            {Usual: http.StatusInternalServerError},
+	CodeCrashed:             {Usual: http.StatusFailedDependency}, // no client may retry it by itself
 }
 
 // Problem is an answer that says what was wrong (RFC 9457). Each wire writes it in its own form, after Head.
@@ -98,23 +100,27 @@ func NewProblem(code, detail string) *Problem {
 		// The type is a name, not a place: it must be the same on every machine, and about:blank would say nothing.
 		Type:   "urn:lingserve:problem:" + code,
 		Title:  strings.ReplaceAll(code, "_", " "),
-		Status: cmp.Or(Statuses[code], http.StatusInternalServerError), // a code that is not known is a fault of ours
+		Status: cmp.Or(Statuses[code].Usual, http.StatusInternalServerError), // a code that is not known is a fault of ours
 		Detail: detail,
 		Code:   code,
 	}
 }
 
 // Internal makes the problem of an internal error, and logs it with its id.
-func Internal(ctx context.Context, log *slog.Logger, detail, message string, args ...any) *Problem {
-	p := NewProblem(CodeInternal, detail)
+func Internal(ctx context.Context, log *slog.Logger, message string, args ...any) *Problem {
+	p := NewProblem(CodeInternal, "internal error; find the cause in the server's log under this id")
 	p.ID = run.NewID()
 	log.ErrorContext(ctx, message, append([]any{"id", p.ID}, args...)...)
 	return p
 }
 
-// Invalid makes the problem of a request that does not fit. Its detail names the first fault, for those who read no further.
+// Invalid makes the problem of what does not fit in a request; nil if everything does. Its detail names the first fault, for those who read
+// no further.
 func Invalid(faults ...run.Field) *Problem {
-	p := NewProblem(CodeInvalid, "the request is invalid")
+	if len(faults) == 0 {
+		return nil
+	}
+	p := NewProblem(CodeInvalid, "")
 	p.setFaults(faults)
 	return p
 }
@@ -144,19 +150,11 @@ func (p *Problem) setFaults(faults []run.Field) {
 	}
 }
 
-// Faults is the problem of what does not fit; nil if everything does.
-func Faults(faults []run.Field) *Problem {
-	if len(faults) == 0 {
-		return nil
-	}
-	return Invalid(faults...)
-}
-
 // Query reads a query into v, a pointer to a struct; see [request.Decoder].
 func Query(r *http.Request, v any) *Problem {
 	d := new(request.Decoder)
 	d.Query(r, v)
-	return Faults(d.Faults)
+	return Invalid(d.Faults...)
 }
 
 // NoQuery refuses a query.
@@ -210,7 +208,7 @@ func (p *Problem) Head(w http.ResponseWriter, media string) {
 	}
 	if n, ok := w.(notes); ok {
 		reason := p.Reason
-		if IsRefusal(p.Status) {
+		if slices.Contains(refusals, p.Status) {
 			reason = cmp.Or(reason, p.Code)
 		}
 		n.Refused(reason)
@@ -234,14 +232,8 @@ func (p *Problem) Write(w http.ResponseWriter) {
 	_ = text.Encode(p)        // the client may have gone away
 }
 
-// IsRefusal reports whether an answer with this status always counts as a refusal.
-func IsRefusal(status int) bool {
-	switch status {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		return true
-	}
-	return false
-}
+// refusals are the statuses of answers that always count as a refusal.
+var refusals = []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable}
 
 // retryAfter is the header's text: whole seconds, at least one, spread over half as much again so that those who were
 // refused together do not come back together.
@@ -250,13 +242,26 @@ func retryAfter(d time.Duration) string {
 	return strconv.Itoa(s + rand.IntN(s/2+2))
 }
 
-// Problem is the answer to an error of package run. If the client disconnected, or the run moved to another replica, the answer is a
-// closed connection: the client comes back.
+// OfRefusal is the answer to a request that is not let in.
+func OfRefusal(r *access.Refusal) *Problem {
+	p := NewProblem(r.Code, r.Detail)
+	p.Status, p.Retry, p.Reason = r.Status, r.RetryAfter, r.Reason
+	if challenge := r.Challenge(); challenge != "" {
+		p.Header = http.Header{"Www-Authenticate": {challenge}}
+	}
+	return p
+}
+
+// Problem is the answer to an error of package run or access. If the client disconnected, or the run moved to another replica, the answer
+// is a closed connection: the client comes back.
 func (s *Server) Problem(ctx context.Context, err error) *Problem {
 	e, ok := errors.AsType[*run.Error](err)
 	elsewhere, other := errors.AsType[*run.Elsewhere](err)
+	refusal, refused := errors.AsType[*access.Refusal](err)
 	switch {
 	case ok:
+	case refused:
+		return OfRefusal(refusal)
 	case other:
 		p := NewProblem(CodeOverloaded, "another server has this run or session, and cannot be reached; retry")
 		p.Retry, p.Replica = time.Second, elsewhere.Replica
@@ -264,7 +269,7 @@ func (s *Server) Problem(ctx context.Context, err error) *Problem {
 	case ctx.Err() != nil, errors.Is(err, run.ErrMoved):
 		return &Problem{abort: true}
 	default:
-		return Internal(ctx, s.Log, "internal error; find the cause in the server's log under this id", "cannot do what a request asks for", "error", err)
+		return Internal(ctx, s.Log, "cannot do what a request asks for", "error", err)
 	}
 	p := NewProblem(e.Code(), e.Detail)
 	p.setFaults(e.Fields)
@@ -289,7 +294,7 @@ func OfFailure(cause ling.ErrorData) *Problem {
 	p.ID = cause.ID
 	retryable := cause.Retryable || cause.RetryAfter > 0
 	if !retryable {
-		p.Status = cmp.Or(lastingStatuses[cause.Code], p.Status)
+		p.Status = cmp.Or(Statuses[cause.Code].Lasting, p.Status)
 	}
 	// These are the statuses of our codes after which clients send a request again by themselves.
 	retry := retryable && (p.Status >= 500 || p.Status == http.StatusTooManyRequests || p.Status == http.StatusConflict)
@@ -300,50 +305,31 @@ func OfFailure(cause ling.ErrorData) *Problem {
 	return p
 }
 
-// lastingStatuses are the statuses of failures of a model's server, or of the database, that a retry does not mend, where they differ from
-// those of the code.
-var lastingStatuses = map[string]int{
-	adapter.CodeRateLimited: http.StatusPaymentRequired, // the account has no credit, or the request is larger than its limit
-	adapter.CodeUnavailable: http.StatusFailedDependency,
-	adapter.CodeTimeout:     http.StatusFailedDependency,
-	adapter.CodeProtocol:    http.StatusFailedDependency,
-	CodeOverloaded:          http.StatusFailedDependency,
-}
-
-// OfEnd returns the problem of a run that ended otherwise than it should; nil for a run that completed or goes on.
-func OfEnd(o run.Result) *Problem {
+// OfEnd returns the problem of a run that ended otherwise than it should; nil for a run that completed or goes on. With a key, the same
+// request finds the same run, so a retry would change nothing.
+func OfEnd(of *run.Run, o run.Result) *Problem {
+	var p *Problem
 	switch o.Status {
 	case run.StatusFailed:
+		p = NewProblem(CodeInternal, "the run has failed")
 		if cause, ok := o.Cause(); ok {
-			return OfFailure(cause)
+			p = OfFailure(cause)
 		}
-		return NewProblem(CodeInternal, "the run has failed")
 	case run.StatusCanceled:
-		p := NewProblem(CodeConflict, "the run was canceled: "+o.Reason)
+		p = NewProblem(CodeConflict, "the run was canceled: "+o.Reason)
 		p.Code, p.Status = run.StatusCanceled, statusCanceled
 		p.Header = http.Header{"X-Should-Retry": {"false"}}
-		return p
 	case run.StatusInterrupted:
-		p := NewProblem(CodeDraining, "the run was interrupted, because the server shut down")
-		p.Retry = 2 * time.Second
-		return p
-	}
-	return nil
-}
-
-// OfRun is OfEnd for a client of a run that gets a complete answer or none. With a key, the same request finds the same run, so a retry
-// would change nothing.
-func OfRun(of *run.Run, o run.Result) *Problem {
-	p := OfEnd(o)
-	if p == nil {
+		p = NewProblem(CodeDraining, "the run was interrupted, because the server shut down")
+		if p.Retry = 2 * time.Second; of.Keyed {
+			p.Retry = 0
+			p.Header = http.Header{"X-Should-Retry": {"false"}}
+			p.Detail += "; retry with another Idempotency-Key"
+		}
+	default:
 		return nil
 	}
 	p.Run = of.ID
-	if o.Status == run.StatusInterrupted && of.Keyed {
-		p.Retry = 0
-		p.Header = http.Header{"X-Should-Retry": {"false"}}
-		p.Detail += "; retry with another Idempotency-Key"
-	}
 	return p
 }
 
@@ -357,30 +343,11 @@ func OfNothing(of *run.Run, reserved bool) *Problem {
 	if !IsEmpty(document) || reserved && !IsEmpty(beside) {
 		return nil
 	}
-	return OfRun(of, o)
+	return OfEnd(of, o)
 }
 
 // statusCanceled is the status of a canceled run: "client closed request", as nginx has it. Clients retry a 409.
 const statusCanceled = 499
-
-// OfResult is the problem of a run that failed before it had made anything; nil for all others.
-func OfResult(o run.Result, id string, document, beside []byte) *Problem {
-	if o.Status != run.StatusFailed || !IsEmpty(document) || !IsEmpty(beside) {
-		return nil
-	}
-	cause, ok := o.Cause()
-	if !ok {
-		return nil
-	}
-	p := OfFailure(cause)
-	p.Run = id
-	for _, e := range o.Errors {
-		if e.Pointer != "" {
-			p.Errors = append(p.Errors, run.Field{Pointer: e.Pointer, Detail: e.Message})
-		}
-	}
-	return p
-}
 
 // IsEmpty reports whether a document holds nothing.
 func IsEmpty(document []byte) bool { return len(document) == 0 || string(document) == "{}" }

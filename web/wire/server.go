@@ -120,7 +120,7 @@ func (s *Server) ReadMembers(w http.ResponseWriter, r *http.Request, required bo
 	}
 	d := new(request.Decoder)
 	d.Read("", text, v)
-	return Faults(d.Faults)
+	return Invalid(d.Faults...)
 }
 
 // ReadStart reads a request that starts a run: the body with read, which returns what in it does not fit, and the Idempotency-Key. If query
@@ -138,7 +138,7 @@ func ReadStart[T any](
 	if query != nil {
 		d.Query(r, query)
 	}
-	if p = Faults(d.Faults); p == nil && query != nil {
+	if p = Invalid(d.Faults...); p == nil && query != nil {
 		q.Subject, p = s.PathTarget(r)
 	}
 	if p == nil {
@@ -148,7 +148,7 @@ func ReadStart[T any](
 		return in, nil, p
 	}
 	in, faults := read(body)
-	return in, q, Faults(faults)
+	return in, q, Invalid(faults...)
 }
 
 // Find finds a run for the caller of a request.

@@ -21,17 +21,6 @@ const (
 	maxEntriesBytes = 2 << 20 // of their texts
 )
 
-// Payload is what wires read of entries of all kinds.
-type Payload struct {
-	Role    string
-	Name    string
-	Data    struct{ Workflow, Status string }
-	Content json.RawMessage
-	Calls   []tape.Call
-	IDs     []string
-	Results []json.RawMessage
-}
-
 // Newest returns the newest entries of a session, oldest first, as many as a client gets; none if there is no such session.
 func (s *Server) Newest(ctx context.Context, session string, kinds ...tape.Kind) (list []tape.Entry, p *Problem) {
 	if s.Tapes == nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lingserve/lingserve/internal/aside"
+	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/wire/frame"
@@ -34,8 +35,8 @@ type StreamObserver interface {
 
 // Kinds of streams. StreamJSON is a client that waits for a whole document.
 const (
-	StreamSSE    = "sse"
-	StreamJSONL  = "jsonl"
+	StreamSSE    = string(frame.SSE)
+	StreamJSONL  = string(frame.JSONL)
 	StreamUI     = "ui"
 	StreamAGUI   = "agui"
 	StreamOpenAI = "openai"
@@ -74,19 +75,8 @@ type View struct {
 
 	// Of wires with an encoder, whose clients do not take back what was sent. If the run's server was lost, Begin is called when the run has
 	// taken back what it writes again.
-	Kind  string // of the stream, for metrics
+	Kind  string // of the stream, for metrics; "" is the framing's
 	Media string // "" is the framing's
-}
-
-// kind is the kind of the stream.
-func (v *View) kind() string {
-	switch {
-	case v.Kind != "":
-		return v.Kind
-	case v.Format == frame.SSE:
-		return StreamSSE
-	}
-	return StreamJSONL
 }
 
 // Following is a client that follows a run.
@@ -97,22 +87,27 @@ type Following struct {
 	end      string // "" until it is known
 
 	ctx     context.Context // of the request
-	stop    func()          // frees ctx
-	release func()
+	release func()          // frees ctx and the run
 }
 
 // Follow counts a client that follows a run, until Over is called. The request that it returns also ends when the key or token that
-// let it in is revoked.
+// let it in is revoked, when the run can no longer be followed here, and when the server breaks streams off.
 func (s *Server) Follow(w http.ResponseWriter, r *http.Request, of *run.Run, kind string) (*Following, *http.Request) {
 	s.streams.Enter()
 	f := &Following{s: s, observer: s.Observer.Stream(kind)}
 	f.notes, _ = w.(notes)
-	r, f.release = s.Hold(r)
-	f.ctx, f.stop = of.Within(r.Context())
-	if f.ctx != r.Context() {
-		r = r.WithContext(f.ctx)
+	r, letGo := s.Hold(r)
+	within, stop := of.Within(r.Context())
+	ctx, cancel := context.WithCancelCause(within)
+	unbind := context.AfterFunc(s.stopping, func() { cancel(errStopped) })
+	leave := of.Hold()
+	f.ctx, f.release = ctx, func() {
+		leave()
+		unbind()
+		stop() // and with it ctx
+		letGo()
 	}
-	return f, r
+	return f, r.WithContext(ctx)
 }
 
 // Complete notes that the client got all.
@@ -122,7 +117,6 @@ func (f *Following) Complete() { f.end = StreamComplete }
 func (f *Following) Over(reader *tube.Reader) {
 	defer f.s.streams.Leave()
 	defer f.release()
-	defer f.stop()
 	if f.end == "" {
 		f.end = StreamLeft
 		switch {
@@ -198,13 +192,13 @@ func AppendRetry(dst []byte) []byte {
 // a clean end for success.
 func (s *Server) Stream(w http.ResponseWriter, r *http.Request, of *run.Run, v *View) {
 	var reader *tube.Reader
-	f, r := s.Follow(w, r, of, v.kind())
+	f, r := s.Follow(w, r, of, cmp.Or(v.Kind, string(v.Format)))
 	defer func() { f.Over(reader) }()
-	defer of.Hold()()
 	if s.stopping.Err() != nil {
 		panic(http.ErrAbortHandler)
 	}
 	o := frame.Options{Format: v.Format, Wrote: f.observer.Wrote}
+	SetRun(w.Header(), of.ID)
 	StreamHeaders(w.Header(), v.Format)
 	if v.Media != "" {
 		w.Header().Set("Content-Type", v.Media)
@@ -221,9 +215,7 @@ func (s *Server) Stream(w http.ResponseWriter, r *http.Request, of *run.Run, v *
 		f.Broken(out, of, v, err)
 	}
 	// A context alone ends a stream: waiting for a channel that all streams share is work for each token.
-	ctx, cancel := context.WithCancelCause(r.Context())
-	defer cancel(nil)
-	defer context.AfterFunc(s.stopping, func() { cancel(errStopped) })()
+	ctx := r.Context()
 	if v.Kind != "" && of.TakenOver() {
 		if err := awaitRestart(ctx, out, of.Events(), o.KeepAlive); err != nil {
 			f.Broken(out, of, v, err)
@@ -249,14 +241,12 @@ func open(w http.ResponseWriter, out *Output, v *View) error {
 	return out.Flush()
 }
 
-// Await waits for the run's end. A client that goes away meanwhile gets no answer, and no clean end. If limit is not 0 and the run has not
-// ended by then, Await calls late, and stops waiting if that returns false; else it calls late again after each KeepAlive.
+// Await waits for the end of a run that r follows. A client that goes away meanwhile gets no answer, and no clean end. If limit is not 0
+// and the run has not ended by then, Await calls late, and stops waiting if that returns false; else it calls late again after each
+// KeepAlive.
 func (s *Server) Await(r *http.Request, of *run.Run, v *View, limit time.Duration, late func() bool) (ended bool, p *Problem) {
-	ctx, cancel := context.WithCancelCause(r.Context())
-	defer cancel(nil)
-	defer context.AfterFunc(s.stopping, func() { cancel(errStopped) })()
 	for limit = cmp.Or(limit, math.MaxInt64); ; limit = s.KeepAlive {
-		wait, stop := context.WithTimeout(ctx, limit)
+		wait, stop := context.WithTimeout(r.Context(), limit)
 		err := of.Wait(wait)
 		stop()
 		switch {
@@ -266,10 +256,8 @@ func (s *Server) Await(r *http.Request, of *run.Run, v *View, limit time.Duratio
 			p := NewProblem(CodeOverloaded, "the server cannot store the end of this run now, or another server took the run over; read the run later")
 			p.Run, p.Retry = of.ID, run.TapesRetry
 			return false, p
-		case ctx.Err() != nil:
-			if r.Context().Err() != nil {
-				s.GiveUp(of, v)
-			}
+		case r.Context().Err() != nil:
+			s.GiveUp(of, v)
 			panic(http.ErrAbortHandler)
 		case !late():
 			return false, nil
@@ -277,27 +265,27 @@ func (s *Server) Await(r *http.Request, of *run.Run, v *View, limit time.Duratio
 	}
 }
 
-// AwaitEvent waits until is reports true for an event of the run, the run has ended, or the time limit is over; 0 is no limit. So a run
-// that fails before it makes anything is answered with a status.
-func (s *Server) AwaitEvent(r *http.Request, of *run.Run, v *View, limit time.Duration, is func(e tube.Event) bool) {
+// AwaitOutput waits until a run has made a part of its document, or with reserved anything at all, the run has ended, or the time limit is
+// over; 0 is no limit. The problem is that of a run that failed before: so the answer to it has a status.
+func (s *Server) AwaitOutput(r *http.Request, of *run.Run, v *View, limit time.Duration, reserved bool) *Problem {
 	s.streams.Enter()
 	defer s.streams.Leave()
 	reader := of.Events()
 	defer reader.Leave()
-	late := time.After(cmp.Or(limit, math.MaxInt64))
-	for {
+	hasOutput := func() bool {
 		for e := range reader.Waiting() {
-			if is(e) {
-				return
+			if e.Kind <= tube.Set && (reserved || !jsonuri.Reserved(e.URI)) {
+				return true
 			}
 		}
-		if reader.Ended() {
-			return
-		}
+		return reader.Ended()
+	}
+	late, isLate := time.After(cmp.Or(limit, math.MaxInt64)), false
+	for !isLate && !hasOutput() {
 		select {
 		case <-reader.More():
 		case <-late:
-			return
+			isLate = true
 		case <-s.stopping.Done():
 			panic(http.ErrAbortHandler)
 		case <-r.Context().Done():
@@ -305,4 +293,5 @@ func (s *Server) AwaitEvent(r *http.Request, of *run.Run, v *View, limit time.Du
 			panic(http.ErrAbortHandler)
 		}
 	}
+	return OfNothing(of, reserved)
 }

@@ -40,23 +40,16 @@ func (s *Server) Target(p access.Principal, name string) (of run.Subject, ok boo
 
 // Targets are the names that Target knows for a caller, with prefixes only where they are needed.
 func (s *Server) Targets(p access.Principal) (agents, workflows []string) {
-	var both []string
+	agents = slices.Clone(s.Runs.Agents(p))
 	for _, w := range s.Workflows.All() {
 		name := w.Info().Name
 		if !p.Runs(name) {
 			continue
 		}
-		if slices.Contains(s.Runs.Agents(p), name) {
-			both = append(both, name)
-			name = workflowPrefix + name
+		if i := slices.Index(agents, name); i >= 0 {
+			agents[i], name = agentPrefix+name, workflowPrefix+name
 		}
 		workflows = append(workflows, name)
-	}
-	for _, name := range s.Runs.Agents(p) {
-		if slices.Contains(both, name) {
-			name = agentPrefix + name
-		}
-		agents = append(agents, name)
 	}
 	return agents, workflows
 }

@@ -88,7 +88,7 @@ func (e *Encoder) Append(dst []byte, event tube.Event) []byte {
 	}
 	if event.Kind == tube.Done {
 		dst = e.state.complete(dst, event.URI)
-		return e.messages.complete(dst, event.URI)
+		return e.messages.end(dst, e.messages.streams[string(event.URI)])
 	}
 	dst = e.messages.appendText(dst, event)
 	dst = e.state.apply(dst, event)

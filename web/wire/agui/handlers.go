@@ -80,7 +80,6 @@ func (h Handlers) run(w http.ResponseWriter, r *http.Request, q *run.Request, v 
 // stream streams all of a run.
 func (h Handlers) stream(w http.ResponseWriter, r *http.Request, of *run.Run, v *wire.View, described Run) {
 	v.Begin = func() (frame.Encoder, *tube.Reader) { return NewEncoder(described), of.Events() }
-	wire.SetRun(w.Header(), of.ID)
 	h.Stream(w, r, of, v)
 }
 
@@ -100,7 +99,7 @@ func (h Handlers) fill(q *run.Request, in *Input) (notes []Note, p *wire.Problem
 	if q.Input == nil && !in.Asks {
 		d.Fail("/messages", "expected a message of the user at the end, or forwardedProps.input")
 	}
-	if p := wire.Faults(d.Faults); p != nil {
+	if p := wire.Invalid(d.Faults...); p != nil {
 		return nil, p
 	}
 	notes = toolsOf(in)
@@ -214,7 +213,6 @@ func (h Handlers) resume(w http.ResponseWriter, r *http.Request, of *run.Run, v 
 	}
 	e.Resume()
 	v.Begin = func() (frame.Encoder, *tube.Reader) { return e, of.ReadNow(last + 1) }
-	wire.SetRun(w.Header(), of.ID)
 	h.Stream(w, r, of, v)
 }
 

@@ -133,9 +133,6 @@ func (m *messages) newID() string {
 	return m.run + ":m" + strconv.Itoa(m.count)
 }
 
-// complete is for a text that is complete.
-func (m *messages) complete(dst, uri []byte) []byte { return m.end(dst, m.streams[string(uri)]) }
-
 // catchUp appends the rest of the texts in a snapshot of the document.
 func (m *messages) catchUp(dst []byte, d *jsonuri.Document) []byte {
 	if len(m.texts) == 0 {
@@ -158,32 +155,30 @@ const reasoningSegment = "$reasoning_context"
 // appendReserved appends what an event with a reserved uri says: reasoning, calls and results.
 func (m *messages) appendReserved(dst, root, reserved []byte, e tube.Event) []byte {
 	name, number, below := bytes.Cut(reserved, []byte("/"))
+	appendValue, value := (*messages).appendCall, e.Value
 	switch string(name) {
 	case reasoningSegment:
 		if !below {
-			return m.appendReasoning(dst, e)
+			dst = m.appendReasoning(dst, e)
 		}
+		return dst
 	case "$tools":
-		switch {
-		case e.Kind != tube.Set:
-		case below:
-			dst = m.appendCall(dst, root, string(number), e.Value)
-		default: // in a snapshot
-			for number, value := range rawjson.Children(e.Value) {
-				dst = m.appendCall(dst, root, number, value)
-			}
-		}
 	case "$tool_results":
-		switch {
-		case below && e.Kind == tube.Append:
-			dst = m.appendResult(dst, root, string(number), slices.Concat([]byte{'"'}, e.Value, []byte{'"'}))
-		case below && e.Kind == tube.Set:
-			dst = m.appendResult(dst, root, string(number), e.Value)
-		case e.Kind == tube.Set:
-			for number, value := range rawjson.Children(e.Value) {
-				dst = m.appendResult(dst, root, number, value)
-			}
-		}
+		appendValue = (*messages).appendResult
+	default:
+		return dst
+	}
+	switch {
+	case e.Kind == tube.Append: // a result that is a text
+		value = slices.Concat([]byte{'"'}, value, []byte{'"'})
+	case e.Kind != tube.Set:
+		return dst
+	}
+	if below {
+		return appendValue(m, dst, root, string(number), value)
+	}
+	for number, value := range rawjson.Children(value) { // in a snapshot
+		dst = appendValue(m, dst, root, number, value)
 	}
 	return dst
 }

@@ -2,7 +2,6 @@ package agui
 
 import (
 	"context"
-	"encoding/json"
 	"strconv"
 
 	"github.com/lingserve/lingserve/run"
@@ -35,10 +34,7 @@ type conversation struct {
 
 func (c *conversation) add(e tape.Entry, of *run.Run) {
 	id := "e" + strconv.Itoa(int(e.ID))
-	var p wire.Payload
-	if json.Unmarshal(e.Payload, &p) != nil {
-		return
-	}
+	p := tape.PayloadOf(e)
 	if of != nil && tape.MetaOf(e).Turn == of.ID && (e.Kind != tape.KindMessage || p.Role != User) {
 		return
 	}
@@ -51,7 +47,7 @@ func (c *conversation) add(e tape.Entry, of *run.Run) {
 		c.list = append(c.list, Message{ID: id, Role: Reasoning, Text: tape.TextOf(p.Content)})
 	case tape.KindToolCall:
 		m := Message{ID: id, Role: Assistant, Text: tape.TextOf(p.Content)}
-		for _, call := range p.Calls {
+		for _, call := range p.ToolCalls() {
 			// A model may use an id again, and a client takes calls with one id for one call.
 			c.calls[call.ID] = id + ":" + call.ID
 			m.Calls = append(m.Calls, Call{c.calls[call.ID], "function", Function{call.Function.Name, call.Function.Arguments}})

@@ -45,16 +45,6 @@ func (e *Encoder) appendData(dst []byte, p *part) []byte {
 	return frame.End(dst)
 }
 
-// dataParts returns the values that are sent as data.
-func (e *Encoder) dataParts() (list []*part) {
-	for _, p := range e.order {
-		if p.kind == kindData {
-			list = append(list, p)
-		}
-	}
-	return list
-}
-
 // whole returns the part of a document that is one data part; nil for all others.
 func (e *Encoder) whole() *part {
 	if p := e.values[""]; p != nil && p.kind == kindData {

@@ -22,7 +22,7 @@ const (
 // Options of an encoder.
 type Options struct {
 	Run     string // the run's id, which becomes the message's
-	Version int    // of the client's SDK; 0 is 5
+	Version int    // of the client's SDK; 0 is the oldest
 	// Summary returns, at the run's end, the message's metadata, a JSON object, and whether a model came to its limit of tokens. Nil: nothing.
 	Summary func() (metadata []byte, truncated bool)
 	// Answered reports whether the question of event n is closed, so that the stream goes on behind it. Nil: all questions are open.
@@ -66,9 +66,6 @@ type Encoder struct {
 
 // New returns the encoder of one stream.
 func New(o Options) *Encoder {
-	if o.Version == 0 {
-		o.Version = Version5
-	}
 	return &Encoder{o: o, values: map[string]*part{}, reasoning: map[string]*part{}, calls: calls{called: map[string]*call{}}}
 }
 
@@ -85,7 +82,7 @@ type part struct {
 	uri  string // of the value; of reasoning, the root of the bot
 	id   string // of the open text or reasoning part; "" is none
 	sent int    // bytes of the data that was sent last
-	grew int    // bytes of data since then, about
+	grew int    // bytes of data since then, about; 0 of text and reasoning
 }
 
 // Append appends the chunks of an event.
@@ -142,7 +139,7 @@ func (e *Encoder) appendNamed(dst []byte, ev tube.Event) []byte {
 	case "error":
 		e.note(ev.Value)
 	case "usage": // a bot has ended
-		for _, p := range e.dataParts() {
+		for _, p := range e.order {
 			if p.grew > 0 && p.grew >= p.sent/shareAtEnd {
 				dst = e.appendData(dst, p)
 			}
@@ -301,7 +298,7 @@ func (e *Encoder) finish(dst []byte, ev tube.Event) []byte {
 	if ev.Name == "canceled" {
 		how.Status = "canceled"
 	}
-	for _, p := range e.dataParts() {
+	for _, p := range e.order {
 		if p.grew > 0 {
 			dst = e.appendData(dst, p)
 		}

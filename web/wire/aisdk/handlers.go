@@ -9,7 +9,6 @@ import (
 
 	"github.com/lingserve/lingserve/adapter"
 	"github.com/lingserve/lingserve/agent"
-	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/run"
 	"github.com/lingserve/lingserve/tube"
 	"github.com/lingserve/lingserve/web/wire"
@@ -119,9 +118,8 @@ func (h Handlers) PostObject(w http.ResponseWriter, r *http.Request) *wire.Probl
 	e := NewObject(h.Roots(q.Subject))
 	v := &wire.View{Format: frame.JSONL, Media: "text/plain; charset=utf-8", CancelOnDisconnect: query.Cancels(), Kind: wire.StreamUI}
 	v.Begin = func() (frame.Encoder, *tube.Reader) { return e, of.Events() }
-	h.AwaitEvent(r, of, v, 0, func(e tube.Event) bool { return e.Kind <= tube.Set && !jsonuri.Reserved(e.URI) || e.Terminal() })
 	wire.SetRun(w.Header(), of.ID)
-	if p := wire.OfNothing(of, false); p != nil { // a stream of nothing that breaks off would say less
+	if p := h.AwaitOutput(r, of, v, 0, false); p != nil { // a stream of nothing that breaks off would say less
 		return p
 	}
 	h.Stream(w, r, of, v)
@@ -248,7 +246,6 @@ func wholeOf(run *run.Run, version int) (begin func() (frame.Encoder, *tube.Read
 
 // follow streams what an encoder makes of a run.
 func (h Handlers) follow(w http.ResponseWriter, r *http.Request, run *run.Run, begin func() (frame.Encoder, *tube.Reader), cancel bool) {
-	wire.SetRun(w.Header(), run.ID)
 	w.Header().Set("X-Vercel-Ai-Ui-Message-Stream", "v1")
 	if r.ProtoMajor == 1 {
 		w.Header().Set("Connection", "keep-alive")

@@ -9,7 +9,6 @@ import (
 	"github.com/lingserve/lingserve/internal/rawjson"
 	"github.com/lingserve/lingserve/jsonuri"
 	"github.com/lingserve/lingserve/tape"
-	"github.com/lingserve/lingserve/web/wire"
 )
 
 // Kinds are the kinds of entries that [Messages] makes something of.
@@ -91,10 +90,7 @@ type chat struct {
 
 // add adds what an entry says to the messages.
 func (c *chat) add(e tape.Entry, running bool) {
-	var p wire.Payload
-	if json.Unmarshal(e.Payload, &p) != nil {
-		return
-	}
+	p := tape.PayloadOf(e)
 	if e.Kind == tape.KindEvent {
 		c.event(p)
 		return
@@ -126,7 +122,7 @@ func (c *chat) add(e tape.Entry, running bool) {
 		if text != "" {
 			m.add(answerPart(text))
 		}
-		c.addCalls(m, e, p.Calls)
+		c.addCalls(m, e, p.ToolCalls())
 	case tape.KindToolResult:
 		for i, result := range p.Results[:min(len(p.Results), len(p.IDs))] {
 			if at, ok := c.calls[p.IDs[i]]; ok && at < len(m.Parts) {
@@ -138,13 +134,15 @@ func (c *chat) add(e tape.Entry, running bool) {
 }
 
 // event notes how a turn begins and ends.
-func (c *chat) event(p wire.Payload) {
+func (c *chat) event(p tape.Payload) {
+	var data struct{ Workflow, Status string }
+	_ = json.Unmarshal(p.Data, &data) // that of other events has another form
 	switch {
 	case p.Name == "turn.start":
-		c.workflow = p.Data.Workflow != ""
-	case p.Name == "turn.end" && p.Data.Status == "error":
+		c.workflow = data.Workflow != ""
+	case p.Name == "turn.end" && data.Status == "error":
 		c.broken[c.turn] = "failed"
-	case p.Name == "turn.end" && p.Data.Status == "canceled":
+	case p.Name == "turn.end" && data.Status == "canceled":
 		c.broken[c.turn] = "canceled"
 	}
 }

@@ -13,11 +13,6 @@ import (
 // it again would take time and change how its numbers and strings are written. It comes in parts, since a copy would take memory.
 func Document(r *run.Run, reserved bool) [][]byte {
 	o, document, beside := r.Result()
-	return aggregated(o, r.ID, document, beside, reserved)
-}
-
-// aggregated makes the document of a result.
-func aggregated(o run.Result, id string, document, beside []byte, reserved bool) [][]byte {
 	if len(document) == 0 {
 		document = []byte("{}")
 	}
@@ -35,7 +30,7 @@ func aggregated(o run.Result, id string, document, beside []byte, reserved bool)
 		Session string `json:"session,omitempty"`
 		Status  string `json:"status"`
 		Reason  string `json:"reason,omitempty"`
-	}{id, o.Session, o.Status, o.Reason}) // strings, numbers and maps of them can be written
+	}{r.ID, o.Session, o.Status, o.Reason}) // strings, numbers and maps of them can be written
 	tail, _ := json.Marshal(struct {
 		Usage     map[string]adapter.Usage  `json:"usage"`
 		Models    map[string][]string       `json:"models"`

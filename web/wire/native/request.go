@@ -136,7 +136,7 @@ func readGet(r *http.Request) (*start, *wire.Problem) {
 
 // finish checks how the members go together.
 func (st *start) finish(d *request.Decoder) *wire.Problem {
-	if p := wire.Faults(d.Faults); p != nil {
+	if p := wire.Invalid(d.Faults...); p != nil {
 		return p
 	}
 	if st.async && st.CancelOnDisconnect {
@@ -199,7 +199,8 @@ func (v *view) readFollow(d *request.Decoder, q *followQuery) {
 	v.resumeAfter(d, cmp.Or(q.LastEventID, q.SameID), true)
 }
 
-// resumeAfter reads the id of the event that a client has seen last; "" is none.
+// resumeAfter reads the id of the event that a client has seen last; "" is none. That of a header is read last: it is newer than one in the
+// query, which a browser repeats each time it reconnects.
 func (v *view) resumeAfter(d *request.Decoder, text string, fromQuery bool) {
 	if text == "" {
 		return
@@ -272,14 +273,8 @@ func (st *start) typeProperties(of json.RawMessage) *wire.Problem {
 // headers reads the headers Idempotency-Key, Last-Event-ID and Prefer.
 func (st *start) headers(d *request.Decoder, r *http.Request) {
 	d.IdempotencyKey(r, &st.Request)
-	st.lastEventID(d, r)
+	st.resumeAfter(d, r.Header.Get("Last-Event-ID"), false)
 	st.async, st.wait = preferences(r.Header)
-}
-
-// lastEventID reads the header by which a client resumes. It is newer than an id in the query, which a browser repeats each
-// time it reconnects.
-func (v *view) lastEventID(d *request.Decoder, r *http.Request) {
-	v.resumeAfter(d, r.Header.Get("Last-Event-ID"), false)
 }
 
 // maxWait bounds what a client may prefer to wait: no run takes longer.

@@ -38,8 +38,8 @@ func (h Handlers) GetEvents(w http.ResponseWriter, r *http.Request) *wire.Proble
 	d.Query(r, &query)
 	v.readShown(&query.shown)
 	v.readFollow(d, &query.followQuery)
-	v.lastEventID(d, r)
-	p := wire.Faults(d.Faults)
+	v.resumeAfter(d, r.Header.Get("Last-Event-ID"), false)
+	p := wire.Invalid(d.Faults...)
 	if p != nil {
 		return p
 	}

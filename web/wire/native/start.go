@@ -120,30 +120,35 @@ func (h Handlers) answer(w http.ResponseWriter, r *http.Request, run *run.Run, v
 }
 
 // aggregate waits for the run's end and answers with its document.
-func (h Handlers) aggregate(w http.ResponseWriter, r *http.Request, run *run.Run, v *view) *wire.Problem {
-	f, r := h.Follow(w, r, run, wire.StreamJSON)
+func (h Handlers) aggregate(w http.ResponseWriter, r *http.Request, of *run.Run, v *view) *wire.Problem {
+	f, r := h.Follow(w, r, of, wire.StreamJSON)
 	defer f.Over(nil)
-	defer run.Hold()()
 	var limit time.Duration
 	if v.wait != nil {
 		limit = max(*v.wait, 1)
 	}
-	ended, p := h.Await(r, run, &v.View, limit, func() bool { return false })
+	ended, p := h.Await(r, of, &v.View, limit, func() bool { return false })
 	if p != nil {
 		return p
 	}
 	f.Complete()
 	if !ended {
 		w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(v.wait.Seconds())))
-		h.Send(w, r, http.StatusAccepted, "application/json", Document(run, v.reserved)...)
+		h.Send(w, r, http.StatusAccepted, "application/json", Document(of, v.reserved)...)
 		return nil
 	}
-	o, document, beside := run.Result()
-	if p := wire.OfResult(o, run.ID, document, beside); p != nil {
-		return p
+	if o := of.Summary(); o.Status == run.StatusFailed {
+		p = wire.OfNothing(of, true)
+		for _, e := range o.Errors {
+			if p != nil && e.Pointer != "" {
+				p.Errors = append(p.Errors, run.Field{Pointer: e.Pointer, Detail: e.Message})
+			}
+		}
 	}
-	h.Send(w, r, http.StatusOK, "application/json", aggregated(o, run.ID, document, beside, v.reserved)...)
-	return nil
+	if p == nil {
+		h.Send(w, r, http.StatusOK, "application/json", Document(of, v.reserved)...)
+	}
+	return p
 }
 
 // resume continues after the event that the client has seen last. It never starts a run. path is the run that the path names,

@@ -43,12 +43,11 @@ func (h Handlers) PostCompletion(w http.ResponseWriter, r *http.Request) *wire.P
 	v.Begin = func() (frame.Encoder, *tube.Reader) {
 		return NewStream(head, c.Usage, h.shapeOf(q), func() End {
 			o, _, _ := of.Result()
-			return endOf(o)
+			return endOf(of, o)
 		}), of.Events()
 	}
 	// After KeepAlive, the client needs a sign that the connection lives.
-	h.AwaitEvent(r, of, v, h.KeepAlive, func(e tube.Event) bool { return e.Kind <= tube.Set || e.Terminal() })
-	if p := wire.OfNothing(of, true); p != nil {
+	if p := h.AwaitOutput(r, of, v, h.KeepAlive, true); p != nil {
 		return p
 	}
 	h.Stream(w, r, of, v)
@@ -149,8 +148,8 @@ func (c *Request) move(f *run.Field) {
 	f.Pointer = "/" + name
 }
 
-// endOf returns how a run with output ended, or for a run that continues, how it would end now.
-func endOf(o run.Result) End {
+// endOf returns how a run ended, or for a run that continues, how it would end now.
+func endOf(of *run.Run, o run.Result) End {
 	end := End{Finish: Stop}
 	for _, u := range o.Usage {
 		end.Usage.Add(u)
@@ -158,7 +157,7 @@ func endOf(o run.Result) End {
 	if o.Truncated {
 		end.Finish = Length
 	}
-	if p := wire.OfEnd(o); p != nil {
+	if p := wire.OfEnd(of, o); p != nil {
 		end.Err = errorOf(p)
 	}
 	if cause, ok := o.Cause(); ok && o.Status == run.StatusFailed {
@@ -180,7 +179,6 @@ const silence = 30 * time.Second
 func (h Handlers) complete(w http.ResponseWriter, r *http.Request, run *run.Run, v *wire.View, head Head) *wire.Problem {
 	f, r := h.Follow(w, r, run, wire.StreamJSON)
 	defer f.Over(nil)
-	defer run.Hold()()
 	out, begun := h.NewOutput(w, r), false
 	_, p := h.Await(r, run, v, max(silence, h.KeepAlive), func() bool {
 		if !begun {
@@ -204,14 +202,14 @@ func (h Handlers) complete(w http.ResponseWriter, r *http.Request, run *run.Run,
 	}
 	f.Complete()
 	o, document, reserved := run.Result()
-	end := endOf(o)
+	end := endOf(run, o)
 	switch {
 	case end.Err != nil && begun:
 		// No client looks for an error in the body of a 200.
 		h.Log.DebugContext(run.Context(), "connection broken off, because the run failed after the status was sent", "run", run.ID, "code", end.Err.Code)
 		panic(http.ErrAbortHandler)
 	case end.Err != nil:
-		return wire.OfRun(run, o)
+		return wire.OfEnd(run, o)
 	}
 	if wire.IsEmpty(document) && run.Of.Agent != "" {
 		document = []byte(`""`)

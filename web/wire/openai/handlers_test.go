@@ -74,7 +74,7 @@ func TestAStreamWaitsForTheBotsThatAWorkflowNames(t *testing.T) {
 
 func TestAnAnswerThatIsCutOffEndsForItsLength(t *testing.T) {
 	cut := run.Result{Status: run.StatusCompleted, Truncated: true}
-	if end := endOf(cut); end.Finish != Length || end.Err != nil {
+	if end := endOf(nil, cut); end.Finish != Length || end.Err != nil {
 		t.Errorf("%+v", end)
 	}
 }

@@ -125,7 +125,7 @@ func TestWhatDoesNotFitIsRefusedByItsName(t *testing.T) {
 			p := wire.CheckBody([]byte(c.body))
 			if p == nil {
 				_, faults := openai.Read([]byte(c.body))
-				p = wire.Faults(faults)
+				p = wire.Invalid(faults...)
 			}
 			if p == nil {
 				t.Fatal("it is taken")

@@ -18,11 +18,8 @@ import (
 
 // The members of a run's request that mean the same on every wire.
 
-// Sizes of what a request may name, in bytes. They only have to be larger than anything sensible.
-const (
-	MaxName    = 256 // of a name of a workflow, an agent or a model
-	MaxPattern = 1 << 10
-)
+// MaxName is the length of a name of a workflow, an agent or a model, in bytes. It only has to be larger than anything sensible.
+const MaxName = 256
 
 // nameTag has the limits of names, and of the names in a chain of models.
 const nameTag reflect.StructTag = `max:"256" items:"8"`

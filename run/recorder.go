@@ -243,15 +243,15 @@ func (s *Service) storeState(ctx context.Context, r *Run, state string, crashes 
 }
 
 // leaveQueue begins the work of a run that was queued. The store knows it before: the work is not begun twice then, and if it makes the server
-// crash, that is counted. It waits for a store that is away. A message whose session went on at another replica, with the run before it, is left to
-// that replica.
+// crash, that is counted. It waits for a store that is away. A message is left to the replica that gets the run before it, where that run has moved
+// or is suspended.
 func (s *Service) leaveQueue(ctx context.Context, r *Run) error {
 	if r.machine.is(stateRunning) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, graceWait)
 	defer cancel()
-	if s.o.Members != nil && r.goesOn && r.Session != "" {
+	if r.goesOn && r.Session != "" {
 		earlier := false
 		err := retry(ctx, func() (err error) {
 			earlier, err = s.hasEarlier(ctx, r.Lane(), r.Began)

@@ -75,9 +75,12 @@ func (s *Service) suspendable(r *Run, now time.Time) (wake time.Time, ok bool) {
 		return time.Time{}, false
 	}
 	after := SuspendAfter
-	if s.Draining() {
+	switch {
+	case s.Draining():
 		after = 0 // the server does not wait for people
-	} else if r.readers.Load() > 0 {
+	case s.o.Turns.Waits(r.Lane()): // for the answer to this one
+		return time.Time{}, false
+	case r.readers.Load() > 0:
 		after = min(suspendFollowed, s.o.RunTimeout/2)
 	}
 	r.pendingMu.Lock()

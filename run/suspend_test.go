@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -18,6 +19,8 @@ import (
 	"github.com/lingserve/lingserve/internal/longtest"
 	"github.com/lingserve/lingserve/store"
 	"github.com/lingserve/lingserve/store/db"
+	"github.com/lingserve/lingserve/tool"
+	"github.com/lingserve/lingserve/turn"
 )
 
 // newLibrary opens replicas.
@@ -390,4 +393,45 @@ func TestASessionWhoseRunIsSuspendedIsBusy(t *testing.T) {
 			t.Errorf("%+v", row)
 		}
 	})
+}
+
+// RU-21: a message behind a turn that waits for a person stays behind it: neither does the turn give its place in the lane away, nor does the
+// message begin meanwhile.
+func TestAMessageBehindATurnThatWaitsStaysBehindIt(t *testing.T) {
+	for _, replicas := range []int{1, 2} {
+		for _, policy := range []turn.Policy{turn.Queue, turn.Steer} {
+			t.Run(fmt.Sprint(replicas, " ", policy), func(t *testing.T) {
+				workspace := t.TempDir()
+				synctest.Test(t, func(t *testing.T) {
+					l := newLibrary(t, workspace, replicas)
+					defer l.close()
+					first := l.ask("s")
+					time.Sleep(3 * time.Second)
+					req := &Request{Who: access.Local, Subject: Subject{Agent: answerer}, Session: "s", Input: mustJSON("more"), OnBusy: string(policy)}
+					if _, _, err := l.replicas[0].s.Start(t.Context(), req); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(2 * SuspendAfter)
+					l.s = l.replicas[0].s
+					answer := agent.Answer{ID: l.question("s").ID, Approve: true}
+					if err := l.s.AnswerSession(access.With(t.Context(), access.Local), (&origin{Session: "s"}).Lane(), answer); err != nil {
+						t.Fatal(err)
+					}
+					for range 60 {
+						time.Sleep(time.Second)
+						for _, q := range l.s.o.Agents.Questions((&origin{Session: "s"}).Lane()) { // the message leads to another one
+							answer := agent.Answer{Session: q.Session, ID: q.ID, Approve: true, Role: tool.Admin}
+							if err := l.s.o.Agents.Answer(t.Context(), answer); err != nil {
+								t.Fatal(err)
+							}
+						}
+					}
+					_, all := l.tape("s")
+					if row := l.row(first); row.State != StatusCompleted || strings.Contains(all, "turn.aborted") {
+						t.Errorf("the turn has ended as %s:\n%s", row.State, all)
+					}
+				})
+			})
+		}
+	}
 }

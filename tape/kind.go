@@ -14,8 +14,3 @@ const (
 	KindToolResult Kind = "tool_result" // {"ids","results"}
 	KindError      Kind = "error"       // {"kind","message"}, and "refused" where a model refused what it was asked
 )
-
-// Kinds returns the kinds that are listed here.
-func Kinds() []Kind {
-	return []Kind{KindEvent, KindMessage, KindToolCall, KindToolResult, KindReasoning, KindSystem, KindAnchor, KindError}
-}

@@ -267,6 +267,15 @@ func (f *Framework) Stop(session SessionID, cause error) (n int) {
 	return n
 }
 
+// Waits reports whether messages wait in a session for the end of its running turn, or were steered into it and not used yet.
+func (f *Framework) Waits(session SessionID) bool {
+	l := &f.lanes
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ln := l.lanes[session]
+	return ln != nil && (len(ln.waiting) > 0 || ln.running != nil && len(ln.running.inbox.list) > 0)
+}
+
 // Hold says that turns take more memory than there is: those that have not begun wait in their lanes, as far as the queues go, until it is
 // called with false. Turns that run go on, and so does what is no turn (see [Framework.Alone]).
 func (f *Framework) Hold(is bool) {

@@ -271,6 +271,7 @@ func (s *sink) showPreview(text channel.Payload) (pause time.Duration) {
 	}
 	if not, ok := errors.AsType[*channel.NotSentError](err); ok {
 		pause = max(pause, not.RetryAfter)
+		s.p.busyUntil = time.Now().Add(not.RetryAfter)
 	}
 	return pause
 }

@@ -29,7 +29,10 @@ const (
 	replyLife    = 24 * time.Hour
 	shortestWait = 2 * time.Second
 	longestWait  = 30 * time.Minute
+	longestPause = time.Minute // in a turn, before a block; what the platform asks for beyond it is waited for in the outbox
 )
+
+var errBusy = errors.New("the platform asked to wait when it refused the preview")
 
 // storedReply is a reply that this process sends.
 type storedReply struct {
@@ -53,6 +56,10 @@ func (p *pass) storesEnd() bool {
 // earlier reply to the same target waits; held reports that it is sent later. If it cannot be stored, the event has not ended.
 func (p *pass) sendBlock(ctx context.Context, o channel.Outcome, b *channel.Block) (r channel.Receipt, held bool, err error) {
 	send := func(ctx context.Context) (channel.Receipt, error) {
+		wait := time.Until(p.busyUntil)
+		if wait > longestPause || wait > 0 && backoff.Sleep(ctx, wait) != nil {
+			return channel.Receipt{}, &channel.NotSentError{Err: errBusy, Retryable: true, RetryAfter: wait}
+		}
 		return p.turn.Delivery.Deliver(ctx, *b)
 	}
 	if o == "" {

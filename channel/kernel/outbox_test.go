@@ -19,6 +19,34 @@ func later(after time.Duration) error {
 	return &channel.NotSentError{Err: errTest, Retryable: true, RetryAfter: after}
 }
 
+// CH-179: what a platform asks to wait after a preview, the end of the answer waits too.
+func TestAnAnswerWaitsAsLongAsItsRefusedPreview(t *testing.T) {
+	for _, asked := range []time.Duration{20 * time.Second, 150 * time.Second} {
+		bubble(t, func(t *testing.T, d *db.DB) {
+			c := &platform{}
+			s := start(t, d, "a", c, func(ctx context.Context, turn *channel.Turn) (channel.DispatchResult, error) {
+				turn.Sink.Preview(channel.Payload{Text: "half"})
+				time.Sleep(time.Second)
+				return echo(ctx, turn)
+			}, func(s *process, _ *kernel.QueueOptions) {
+				s.change = func(_ string, d *kernel.Delivery) {
+					d.Preview = func(context.Context, channel.Block, channel.Receipt) (channel.Receipt, error) {
+						_, _ = c.call("preview")
+						return channel.Receipt{}, later(asked)
+					}
+				}
+			})
+			s.send("ann", 1, "one")
+			time.Sleep(10 * time.Minute)
+			want(t, "calls", c.requests(), []string{"preview", "send echo one"})
+			if waited := c.at[len(c.at)-1].Sub(c.at[0]); waited < asked {
+				t.Errorf("the answer was sent after %v, expected at least %v", waited, asked)
+			}
+			s.close()
+		})
+	}
+}
+
 // CH-58: with a growing pause for a day, and no longer. The outcome of the turn is queued, and its sender gets no notice of a failure.
 func TestAReplyIsGivenUpAfterADay(t *testing.T) {
 	for name, test := range map[string]struct {

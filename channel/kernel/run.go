@@ -34,6 +34,7 @@ type pass struct {
 	recorded  *channel.Row      // nil: none was stored
 	snapshot  *channel.Snapshot // of the window that the agent sees
 	sink      *sink             // of the dispatch; nil before
+	busyUntil time.Time         // the platform asked to wait, when it refused a preview
 
 	result   channel.Result
 	err      error // of the first stage that failed

@@ -177,8 +177,8 @@ func (r *reply) resolved(e turn.Event) {
 		r.mu.Lock()
 		why := cmp.Or(r.denied[d.ID], "it needs approval, but nobody in this conversation may approve it. The operator of this server can change that")
 		r.mu.Unlock()
-		r.flush()                                                                                                                   // below what the model said before
-		_ = r.emit(r.ctx, channel.ReplyTool, channel.Payload{Text: "The tool `" + e.Calls[0].Name + "` was not run: " + why + "."}) // it is logged
+		r.flush() // the notice stands below what the model said before; its failure is logged
+		_ = r.emit(r.ctx, channel.ReplyTool, channel.Payload{Text: "The tool `" + e.Calls[0].Name + "` was not run: " + why + "."})
 	}
 	_ = r.emit(r.ctx, channel.ReplyTool, channel.Payload{Decided: &channel.Decided{
 		ID: d.ID, Approved: d.Decision == "approve", Remember: d.Remember != "", By: d.By, Why: undecided[d.Reason],

@@ -114,20 +114,3 @@ func Wrap(text string, width int) string {
 	w.flush(&out)
 	return out.String()
 }
-
-// Table writes rows of two columns. The second one breaks at words, and goes on below itself.
-func Table(rows [][2]string, width int) string {
-	first := 0
-	for _, row := range rows {
-		first = max(first, len(row[0]))
-	}
-	var b strings.Builder
-	for _, row := range rows {
-		second := row[1]
-		if width-first-2 >= minWidth {
-			second = strings.ReplaceAll(Wrap(second, width-first-2), "\n", "\n"+strings.Repeat(" ", first+2))
-		}
-		b.WriteString(row[0] + strings.Repeat(" ", first-len(row[0])+2) + second + "\n")
-	}
-	return b.String()
-}

@@ -32,15 +32,3 @@ func TestLinesBreakAtWords(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
-
-// DN-14: the second column goes on below itself.
-func TestTablesGoOnBelowTheirColumn(t *testing.T) {
-	rows := [][2]string{{",a", "a short one"}, {",long", "a longer one that needs two rows"}}
-	want := ",a     a short one\n,long  a longer one that \n       needs two rows\n"
-	if diff := cmp.Diff(want, cells.Table(rows, 27)); diff != "" {
-		t.Error(diff)
-	}
-	if got := cells.Table(rows, 0); strings.Count(got, "\n") != 2 {
-		t.Errorf("got %q", got)
-	}
-}
